@@ -1,0 +1,5 @@
+"""The command `aot`."""
+
+
+def main():
+    """Entry point of the console script."""

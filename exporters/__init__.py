@@ -1,0 +1,1 @@
+"""Exporters: one StableHLO module to one deployable format."""

@@ -1,0 +1,1 @@
+"""Loader of `.aot` files."""
