@@ -1,0 +1,194 @@
+"""Where in the user's program an operation came from, and tracebacks without this package's frames.
+
+Capturing must be cheap, because it happens for every traced operation: `user_frame` returns only the code object and
+the instruction offset of the innermost frame outside this package.  File, line and function are worked out when
+somebody asks.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType, TracebackType
+from typing import Any, TypeVar
+
+from aot.config import config
+
+#: A captured position: a code object and the offset of its last instruction; None when there is no user frame.
+Source = tuple[CodeType, int] | None
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_internal_roots: list[str] = [_PACKAGE]
+_internal: dict[str, bool] = {}      # by file name: code objects of different files can compare equal
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Local(threading.local):
+    current: Source = None
+
+
+_local = _Local()
+
+
+def register_internal(path: str) -> None:
+    """Treat files under `path` as part of the compiler: their frames are skipped when looking for the user's line."""
+    _internal_roots.append(os.path.abspath(path) + ("" if path.endswith(".py") else os.sep))
+    _internal.clear()
+
+
+def is_internal(code: CodeType) -> bool:
+    """Whether a code object belongs to this package (or to functools and contextlib, which it calls through)."""
+    name = code.co_filename
+    known = _internal.get(name)
+    if known is None:
+        known = name.startswith(tuple(_internal_roots)) or name.startswith("<frozen ") or name in _GLUE
+        _internal[name] = known
+    return known
+
+
+# Generated dataclass methods and the wrappers of these two modules stand between our frames; never the user's place.
+_GLUE = frozenset((functools.__file__, contextlib.__file__))
+
+
+def user_frame() -> Source:
+    """The innermost frame outside this package, or the override set by `replaying`."""
+    override = _local.current
+    if override is not None:
+        return override
+    frame: FrameType | None = sys._getframe(1)
+    internal = _internal
+    while frame is not None:
+        code = frame.f_code
+        known = internal.get(code.co_filename)
+        if known is None:
+            known = is_internal(code)
+        if not known:
+            return code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+def frames_to_user() -> int:
+    """How many frames lie between the caller of this function and the user's frame, plus one.
+
+    With `n = frames_to_user()` in a function, `warnings.warn(..., stacklevel=n)` there points at the user's line.
+    """
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and is_internal(frame.f_code):
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
+@contextlib.contextmanager
+def replaying(source: Source) -> Iterator[None]:
+    """Give operations recorded inside the block the position `source`, as when a recorded equation is run again."""
+    before = _local.current
+    _local.current = source if source is not None else before
+    try:
+        yield
+    finally:
+        _local.current = before
+
+
+def set_current(source: Source) -> Source:
+    """Set this thread's override and return the one before; the fast form of `replaying` for inner loops."""
+    before = _local.current
+    _local.current = source
+    return before
+
+
+def line_of(source: Source) -> int:
+    """The line number of a captured position; 0 when unknown."""
+    if source is None:
+        return 0
+    code, lasti = source
+    for start, end, line in code.co_lines():
+        if start <= lasti < end and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+def location(source: Source) -> tuple[str, int, str] | None:
+    """`(file, line, function)` of a captured position."""
+    if source is None:
+        return None
+    return source[0].co_filename, line_of(source), source[0].co_qualname
+
+
+def where(source: Source) -> str:
+    """`file:line (function)` for messages; the file relative to the working directory when it lies below it."""
+    found = location(source)
+    if found is None:
+        return "<unknown location>"
+    file, line, function = found
+    return f"{_shorten(file)}:{line} ({function})"
+
+
+def code_line(source: Source) -> str:
+    """The text of the user's source line, stripped; '' when the file cannot be read."""
+    import linecache
+
+    found = location(source)
+    return linecache.getline(found[0], found[1]).strip() if found else ""
+
+
+def relative(file: str, root: str | None = None) -> str:
+    """`file` relative to `root` (default: the working directory) if below it, with forward slashes; else unchanged.
+
+    Output that must not depend on where a checkout lies uses this for every file name it stores.
+    """
+    base = os.path.abspath(root or os.getcwd()) + os.sep
+    path = os.path.abspath(file) if not file.startswith("<") else file
+    return path[len(base):].replace(os.sep, "/") if path.startswith(base) else file
+
+
+def _shorten(file: str) -> str:
+    return relative(file)
+
+
+# ---- tracebacks ------------------------------------------------------------------------------------------------------
+
+def hide_internal_frames(exc: BaseException) -> BaseException:
+    """Drop this package's frames from the traceback of `exc` and of its causes; returns `exc`.
+
+    Honours `config.traceback_filtering` ('off' keeps everything).  If nothing but internal frames would be left, the
+    traceback stays whole: an error without any place is worse than one with too many.
+    """
+    if config.traceback_filtering == "off":
+        return exc
+    seen: set[int] = set()
+    link: BaseException | None = exc
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        link.__traceback__ = _without_internal(link.__traceback__)
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    return exc
+
+
+def _without_internal(tb: TracebackType | None) -> TracebackType | None:
+    kept = []
+    step = tb
+    while step is not None:
+        if not is_internal(step.tb_frame.f_code):
+            kept.append(step)
+        step = step.tb_next
+    result: TracebackType | None = None
+    for entry in reversed(kept):
+        result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return result or tb
+
+
+def api_boundary(function: F) -> F:
+    """Decorator of public functions: exceptions leave them with only the user's frames."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as exc:
+            raise hide_internal_frames(exc)  # noqa: B904  the same exception, not a new one
+    wrapper.__wrapped__ = function
+    return wrapper  # type: ignore[return-value]
