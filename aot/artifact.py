@@ -1,0 +1,287 @@
+"""The `.aot` artifact: everything of one build in one file.  This is its specification and its only writer.
+
+An artifact is a zip archive.  Every member is *stored* (never compressed) and its data starts at a multiple of 64
+bytes (the local header's extra field, tag 0xD935, is the padding), so the file can be mapped and used in place.
+Timestamps are fixed.  Members:
+
+    manifest.json          see below; the last member
+    program/FN.mlirbc      the function as portable StableHLO (MLIR bytecode of an old StableHLO version)
+    exec/FN/TARGET         XLA's serialized executable for one target
+    weights                arrays that programs take as leading parameters, in safetensors layout
+    golden/FN              inputs and outputs recorded at build time, `in.0`, `in.1`, ..., `out.0`, ..., same layout
+
+Safetensors layout: u64 header length, JSON header {name: {dtype, shape, data_offsets}}, data.  Arrays are 64-byte
+aligned; where a gap is needed it is a U8 tensor named `__pad0__`, `__pad1__`, ....  An array whose dtype safetensors
+does not name is stored as U8 with one more axis of the item size, its dtype under `dtype:NAME` in `__metadata__`.
+
+manifest.json (UTF-8, keys sorted):
+
+    format       "aot"
+    schema       1; readers refuse a larger number, writers raise it when an old reader would misread the file
+    producer     "aotc 0.1.0"
+    toolchain    {"jaxlib": .., "python": .., ..}: versions at build time, for people
+    members      {name: {"size": bytes, "sha256": hex}} for every other member; to be checked before use
+    functions    {FN: function}
+
+function:
+
+    arguments    [{"name": "params", "tree": TREE, "keyword": true if it must be passed by name}] in flat order
+    inputs       one ENTRY per leaf of the arguments, in flat order, plus "donated": true if its memory is given up
+    outputs      one ENTRY per leaf of the result
+    out_tree     TREE of the result
+    parameters   what each parameter of the program's @main is: a number = that input, a string = that weight
+    program      member name, absent if the artifact holds executables only
+    stablehlo    version of the portable program
+    xla_flags    {DebugOptions field: value} to compile with
+    custom_calls names of the custom call targets in the program
+    executables  in order of preference: {"target": "cpu", "member": .., "platform": "cpu", "machine": "x86_64",
+                 "cpu_features": [..] (all are required; names of /proc/cpuinfo), "jaxlib": .., "jaxlib_build": ..
+                 (both must match exactly), "xla_flags": {..}}
+    golden       member name, if recorded
+    static       {argument name: repr of its value}: arguments fixed at build time, for people
+
+ENTRY: {"name": "params['w1']", "shape": [784, 512], "dtype": "float32"}, with numpy's or ml_dtypes' dtype name.  A
+random key has dtype "key<fry>" and "data": {"shape": [.., 2], "dtype": "uint32"}, the array that stands for it.
+
+TREE: "*" a leaf; null None; {"tuple": [..]}; {"list": [..]}; {"dict": [[key, TREE], ..]} with "ordered": true if the
+order of keys is part of the structure; {"namedtuple": NAME, "fields": [[field, TREE], ..]}; {"node": NAME, "fields":
+[[attribute, TREE], ..]} for a registered class, which a reader represents by a named tuple.  A key is a string,
+number, boolean, null, or a list of keys for a tuple.
+
+Nothing in an artifact is a pickle.  Files are written to a temporary name and renamed, so a reader sees all or
+nothing.
+"""
+from __future__ import annotations
+
+import json
+import os
+import platform
+import struct
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from aot_runtime import AotError, host_info
+
+SCHEMA = 1
+VERSION = "0.1.0"
+ALIGN = 64
+
+
+@dataclass
+class Executable:
+    """A serialized executable and what it needs of the host that runs it (see `executables` above)."""
+    target: str
+    blob: bytes
+    platform: str = "cpu"
+    machine: str = ""
+    cpu_features: list[str] | None = None
+    jaxlib: str = ""
+    jaxlib_build: str = ""
+    xla_flags: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def for_this_host(cls, target: str, blob: bytes, **kwargs: Any) -> Executable:
+        """An executable that was compiled in this process for its own CPU."""
+        return cls(target, blob, **host_info(), **kwargs)
+
+    def manifest(self, member: str) -> dict:
+        entry = {k: v for k, v in self.__dict__.items() if k != "blob"}
+        return {**entry, "member": member}
+
+
+@dataclass
+class Function:
+    """One function to store; the fields are those of `function` above, with contents instead of member names."""
+    name: str
+    arguments: list[dict]
+    inputs: list[dict]
+    outputs: list[dict]
+    out_tree: Any
+    parameters: list[int | str]
+    program: bytes | None = None
+    stablehlo: str = ""
+    executables: list[Executable] = field(default_factory=list)
+    golden: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None
+    xla_flags: dict[str, Any] = field(default_factory=dict)
+    custom_calls: list[str] = field(default_factory=list)
+    static: dict[str, str] = field(default_factory=dict)
+
+
+def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mapping[str, np.ndarray] | None = None,
+          toolchain: Mapping[str, str] | None = None) -> None:
+    """Write an artifact atomically.  `weights` holds every array that a function's `parameters` name.
+
+    Raises AotError when the file cannot be written or a name is used twice.
+    """
+    functions = list(functions)
+    host = host_info()
+    tools = {"jaxlib": host["jaxlib"], "python": platform.python_version(), "numpy": np.__version__}
+    manifest: dict[str, Any] = {"format": "aot", "schema": SCHEMA, "producer": f"aotc {VERSION}", "members": {},
+                                "toolchain": {**tools, **(toolchain or {})}, "functions": {}}
+    with _replacing(os.fspath(path)) as f, zipfile.ZipFile(f, "w") as z:
+        for name, parts in _contents(functions, weights or {}, manifest["functions"]):
+            manifest["members"][name] = _add(z, name, parts)
+        _add(z, "manifest.json", [json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()])
+
+
+def _contents(functions: list[Function], weights: Mapping[str, np.ndarray],
+              described: dict) -> Iterator[tuple[str, list]]:
+    """Every member but the manifest, as (name, list of bytes); fills in `described` on the way."""
+    for fn in functions:
+        if fn.name in described or not fn.name or "/" in fn.name:
+            raise AotError("function names must be different and without '/'", where=repr(fn.name))
+        described[fn.name] = entry = _describe_function(fn)
+        if fn.program is not None:
+            yield entry["program"], [fn.program]
+        for exe, e in zip(fn.executables, entry["executables"]):
+            yield e["member"], [exe.blob]
+        if fn.golden is not None:
+            named = {f"{side}.{i}": a for side, arrays in zip(("in", "out"), fn.golden) for i, a in enumerate(arrays)}
+            yield entry["golden"], pack_tensors(named)
+    if weights:
+        yield "weights", pack_tensors(weights)
+
+
+def _describe_function(fn: Function) -> dict:
+    entry = {"arguments": fn.arguments, "inputs": fn.inputs, "outputs": fn.outputs, "out_tree": fn.out_tree,
+             "parameters": fn.parameters, "xla_flags": fn.xla_flags, "custom_calls": fn.custom_calls,
+             "static": fn.static,
+             "executables": [e.manifest(f"exec/{fn.name}/{e.target}") for e in fn.executables]}
+    if fn.program is not None:
+        entry |= {"program": f"program/{fn.name}.mlirbc", "stablehlo": fn.stablehlo}
+    if fn.golden is not None:
+        entry["golden"] = f"golden/{fn.name}"
+    return entry
+
+
+# ---- the container -------------------------------------------------------------------------------------------------
+
+class _replacing:
+    """A binary file that takes the place of `path` when the block ends without an error, and vanishes otherwise."""
+
+    def __init__(self, path: str):
+        self.path, self.temporary = path, f"{path}.{os.getpid()}.tmp"
+
+    def __enter__(self):
+        try:
+            self.file = open(self.temporary, "wb")
+        except OSError as e:
+            raise AotError(f"cannot be written: {e.strerror or e}", where=self.path) from None
+        return self.file
+
+    def __exit__(self, kind, error, traceback):
+        self.file.close()
+        if kind is None:
+            os.replace(self.temporary, self.path)
+            return
+        os.unlink(self.temporary)
+        if isinstance(error, OSError):
+            raise AotError(f"cannot be written: {error.strerror or error}", where=self.path) from None
+
+
+def _add(z: zipfile.ZipFile, name: str, parts: list) -> dict:
+    """Append a stored member whose data is aligned; returns its manifest entry."""
+    size, digest = sum(len(p) for p in parts), sha256()
+    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    info.external_attr = 0o644 << 16
+    wide = size >= 1 << 31
+    data = z.fp.tell() + 30 + len(name.encode()) + 20 * wide + 4  # type: ignore[union-attr]
+    pad = -data % ALIGN
+    info.extra = struct.pack("<HH", 0xD935, pad) + bytes(pad)
+    with z.open(info, "w", force_zip64=wide) as member:
+        for part in parts:
+            digest.update(part)
+            member.write(part)
+    return {"size": size, "sha256": digest.hexdigest()}
+
+
+# ---- arrays --------------------------------------------------------------------------------------------------------
+
+_NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
+          "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
+          "bool": "BOOL", "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
+
+
+def pack_tensors(arrays: Mapping[str, np.ndarray]) -> list:
+    """Arrays in safetensors layout, as a list of buffers to write one after the other."""
+    header, meta, data, at = {}, {}, [], 0
+    for name, a in arrays.items():
+        a = np.asarray(a, order="C")
+        if gap := -at % ALIGN:
+            header[f"__pad{len(header)}__"] = {"dtype": "U8", "shape": [gap], "data_offsets": [at, at + gap]}
+            data.append(bytes(gap))
+        at += gap
+        dtype, shape = _NAMES.get(a.dtype.name), list(a.shape)
+        if dtype is None:
+            meta["dtype:" + name], dtype, shape = a.dtype.name, "U8", [*shape, a.dtype.itemsize]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + a.nbytes]}
+        data.append(memoryview(a.reshape(-1).view(np.uint8)))
+        at += a.nbytes
+    text = json.dumps({**({"__metadata__": meta} if meta else {}), **header}).encode()
+    text += b" " * (-(len(text) + 8) % ALIGN)
+    return [struct.pack("<Q", len(text)), text, *data]
+
+
+# ---- descriptions of pytrees and arrays ----------------------------------------------------------------------------
+
+def describe_tree(treedef: Any, where: str = "") -> Any:
+    """TREE of a PyTreeDef.  Raises AotError for dictionary keys that JSON cannot hold."""
+    data, children = treedef.node_data(), treedef.children()
+    if data is None:
+        return "*" if treedef.num_leaves else None
+    cls, meta = data
+    if cls is type(None):
+        return None
+    if cls in (tuple, list):
+        return {cls.__name__: [describe_tree(c, where) for c in children]}
+    if issubclass(cls, dict):
+        return _describe_dict(cls, meta, children, where)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return {"namedtuple": cls.__name__, "fields": _fields(cls._fields, children, where)}
+    return {"node": cls.__name__, "fields": _fields(_attributes(treedef, len(children)), children, where)}
+
+
+def _fields(names: Sequence, children: Sequence, where: str) -> list:
+    return [[n, describe_tree(c, where)] for n, c in zip(names, children)]
+
+
+def _describe_dict(cls: type, meta: Any, children: Sequence, where: str) -> dict:
+    keys = meta[1] if issubclass(cls, defaultdict) else meta  # a defaultdict's metadata is (factory, keys)
+    pairs = [[_json_key(k, where), describe_tree(c, where)] for k, c in zip(keys, children)]
+    return {"dict": pairs, **({"ordered": True} if cls.__name__ == "OrderedDict" else {})}
+
+
+def _json_key(k: Any, where: str) -> Any:
+    if isinstance(k, (str, bool, int, float)) or k is None:
+        return k
+    if isinstance(k, np.generic):
+        return k.item()
+    if isinstance(k, tuple):
+        return [_json_key(x, where) for x in k]
+    raise AotError(f"dictionary key {k!r} of type {type(k).__name__} cannot be stored", where=where,
+                   hint="use strings or numbers as keys")
+
+
+def _attributes(treedef: Any, n: int) -> list:
+    """Attribute names of a registered class's children, from its key paths; numbers where it has none."""
+    from aot import tree_util
+    try:
+        node = treedef.unflatten([0] * treedef.num_leaves)
+        pairs, _ = tree_util.flatten_one_level_with_keys(node)
+        return [getattr(k, "name", i) for i, (k, _) in enumerate(pairs)]
+    except Exception:  # the class's own code objects to numbers as children
+        return list(range(n))
+
+
+def describe_array(name: str, shape: Sequence[int], dtype: Any) -> dict:
+    """ENTRY of an array or, for an extended dtype such as `key<fry>`, of the array that stands for it."""
+    entry = {"name": name, "shape": list(shape), "dtype": str(dtype)}
+    if not isinstance(dtype, np.dtype):
+        entry["data"] = {"shape": [*shape, 2], "dtype": "uint32"}
+    return entry
