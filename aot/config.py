@@ -191,7 +191,7 @@ class Config(threading.local):
     _version = 0
 
     def update(self, name: str, value: Any) -> None:
-        """Set option `name` for every thread.  Raises AttributeError, ValueError or TypeError, naming what is allowed."""
+        """Set an option for every thread.  Raises AttributeError, ValueError or TypeError, naming what is allowed."""
         short = _plain(name)
         type.__setattr__(Config, short, _checked(_BY_NAME[short], value))
         _changed()

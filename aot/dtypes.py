@@ -9,7 +9,8 @@ The lattice (an edge goes from a type to what it may become; the join of two typ
                     i8 -> i16 -> i32 -> i64 ->           float* -> complex* -> c64 -> c128      f32 -> c64, f64 -> c128
     u8 -> i16, u16 -> i32, u32 -> i64            int* -> 1, 2 and 4-bit integers      float* -> 4, 6 and 8-bit floats
 
-where a star marks a weak type.  The narrow types at the right lead nowhere: mixing them with others is an error.
+where a star marks a weak type, and with x64 off u32 -> i32 replaces u32 -> i64.  The narrow types at the right lead
+nowhere: mixing them with others is an error.
 """
 from __future__ import annotations
 
@@ -131,25 +132,22 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """`dtype` (anything `np.dtype` accepts, or None for the default float) with 64 bits narrowed unless x64 is on."""
     table = _canonical[config.enable_x64]
     try:
-        found = table[dtype]
+        return table[dtype]
     except (KeyError, TypeError):
         return _canonicalize(dtype, table, allow_extended_dtype)
-    return found if allow_extended_dtype or type(found) is not KeyDType else _refuse_extended(found)
 
 
 def _canonicalize(dtype: Any, table: dict[Any, Any], allow_extended: bool) -> Any:
     if isinstance(dtype, ExtendedDType):
-        return dtype if allow_extended else _refuse_extended(dtype)
+        if allow_extended:
+            return dtype
+        raise ValueError(f"a plain dtype is needed here, got the extended dtype {dtype}")
     exact = as_dtype(F64 if dtype is None else dtype)
     result = exact if config.enable_x64 else _NARROWED.get(exact, exact)
     # An unhashable spelling (a structured description) is rare enough to be worked out again each time.
     if dtype.__hash__ is not None:
         table[dtype] = result
     return result
-
-
-def _refuse_extended(dtype: ExtendedDType) -> Any:
-    raise ValueError(f"a plain dtype is needed here, got the extended dtype {dtype}")
 
 
 def as_dtype(x: Any) -> Any:
@@ -186,7 +184,7 @@ def check_user_dtype_supported(dtype: Any, name: str | None = None) -> Any:
     exact = as_dtype(dtype)
     where = f" in {name}" if name else ""
     if exact not in _SUPPORTED:
-        raise TypeError(f"arrays hold bools and numbers, not {dtype}{where}; use a bool, integer, float or complex dtype")
+        raise TypeError(f"arrays hold bools and numbers, not {dtype}{where}; use an integer, float, complex or bool")
     if exact not in _NARROWED or config.enable_x64 or (isinstance(dtype, type) and dtype in _SCALAR_DTYPE):
         return canonicalize_dtype(exact)
     return _explicit_64(exact, where)
@@ -241,11 +239,11 @@ _WEAK_NODE = {"i": _INT, "u": _INT, "f": _FLOAT, "c": _CPLX}
 _WEAK_DTYPE = {_INT: SIGNED[3], _FLOAT: F64, _CPLX: C128}
 
 
-def _edges(strict: bool) -> dict[Any, list[Any]]:
+def _edges(x64: bool, strict: bool) -> dict[Any, list[Any]]:
     if strict:      # only Python scalars adapt; two arrays must already agree
-        return {_INT: list(INTEGERS), _FLOAT: list(FLOATS), _CPLX: list(COMPLEX), BOOL: [], **{d: [] for d in ALL}}
+        return {_INT: [*INTEGERS, _FLOAT], _FLOAT: [*FLOATS, _CPLX], _CPLX: list(COMPLEX), **{d: [] for d in ALL}}
     u, i = UNSIGNED, SIGNED
-    chains = {u[0]: [i[1], u[1]], u[1]: [i[2], u[2]], u[2]: [i[3], u[3]], u[3]: [_FLOAT],
+    chains = {u[0]: [i[1], u[1]], u[1]: [i[2], u[2]], u[2]: [i[3] if x64 else i[2], u[3]], u[3]: [_FLOAT],
               i[0]: [i[1]], i[1]: [i[2]], i[2]: [i[3]], i[3]: [_FLOAT],
               BF16: [F32], F16: [F32], F32: [F64, C64], F64: [C128], C64: [C128], C128: []}
     return {BOOL: [_INT], _INT: [u[0], i[0], *NARROW_INTS], _FLOAT: [BF16, F16, *NARROW_FLOATS, _CPLX], _CPLX: [C64],
@@ -259,19 +257,24 @@ def _upper_bounds(edges: dict[Any, list[Any]]) -> dict[Any, frozenset]:
     return {node: frozenset(above(node)) for node in edges}
 
 
-_bounds: dict[bool, dict[Any, frozenset]] = {}
+Mode = tuple[bool, str]     # enable_x64, numpy_dtype_promotion
+_bounds: dict[Mode, dict[Any, frozenset]] = {}
 
 
-def _join(nodes: set, strict: bool) -> Any:
+def _mode() -> Mode:
+    return config.enable_x64, config.numpy_dtype_promotion
+
+
+def _join(nodes: set, mode: Mode) -> Any:
     """The least node above all of `nodes`: the common bound whose own bounds are all the common ones."""
-    if strict not in _bounds:
-        _bounds[strict] = _upper_bounds(_edges(strict))
-    bounds = _bounds[strict]
+    if mode not in _bounds:
+        _bounds[mode] = _upper_bounds(_edges(mode[0], mode[1] == "strict"))
+    bounds = _bounds[mode]
     common = frozenset.intersection(*[bounds[n] for n in nodes])
     for node in common:
         if bounds[node] == common:
             return node
-    raise TypePromotionError(_no_path(nodes, strict))
+    raise TypePromotionError(_no_path(nodes, mode[1] == "strict"))
 
 
 def _no_path(nodes: set, strict: bool) -> str:
@@ -299,34 +302,31 @@ def _node(dtype: np.dtype, weak: bool) -> Any:
 
 
 Typed = tuple[Any, bool]
-_results: dict[tuple[bool, str], dict[tuple[Typed, ...], Typed]] = {}
+_results: dict[Mode, dict[tuple[Typed, ...], Typed]] = {}
 
 
 def lattice_result(types: tuple[Typed, ...]) -> Typed:
-    """Join of canonical `(dtype, weak)` pairs, as a canonical pair.  Cached: one dict lookup on the tracing path."""
-    mode = (config.enable_x64, config.numpy_dtype_promotion)
+    """Join of canonical `(dtype, weak)` pairs, as a canonical pair.  Cached: one dict lookup on the tracing path.
+
+    A weak array that a cast made narrow (weak bfloat16) keeps its width here; `result_type` widens it.
+    """
+    mode = _mode()
     try:
         return _results[mode][types]
     except KeyError:
-        return _results.setdefault(mode, {}).setdefault(types, _lattice_result(types, mode[1] == "strict"))
+        return _results.setdefault(mode, {}).setdefault(types, _lattice_result(types, mode))
 
 
-def _lattice_result(types: tuple[Typed, ...], strict: bool) -> Typed:
-    dtypes = [d for d, _ in types]
-    all_weak = all(w for _, w in types)
-    if len(set(types)) == 1:
-        dtype, weak = types[0]
-    elif len(set(dtypes)) == 1 and not all_weak:
-        dtype, weak = dtypes[0], False
-    elif all_weak and not strict:
-        # Among weak types the width is free, so that of the operands is kept: weak i8 with weak f16 is weak f16.
-        dtype, weak = _strong(_join({_node(d, False) for d in dtypes}, strict)), True
+def _lattice_result(types: tuple[Typed, ...], mode: Mode) -> Typed:
+    first, weak = types[0][0], all(w for _, w in types)
+    if len(types) == 1 or (not weak and all(dtype == first for dtype, _ in types)):
+        result = first                      # also the one way for key dtypes to get through
+    elif weak and mode[1] != "strict":
+        result = _strong(_join({_node(dtype, False) for dtype, _ in types}, mode))
     else:
-        node = _join({_node(d, w) for d, w in types}, strict)
-        dtype, weak = _strong(node), isinstance(node, str)
-    if isinstance(dtype, ExtendedDType):
-        return dtype, False
-    return canonicalize_dtype(dtype), weak and dtype != BOOL
+        node = _join({_node(*t) for t in types}, mode)
+        result, weak = _strong(node), isinstance(node, str)
+    return canonicalize_dtype(result, allow_extended_dtype=True), weak and result != BOOL
 
 
 def _strong(node: Any) -> np.dtype:
@@ -335,9 +335,8 @@ def _strong(node: Any) -> np.dtype:
 
 def promote_types(a: Any, b: Any) -> np.dtype:
     """The dtype that operands of dtypes `a` and `b` combine to; `int`, `float`, `complex` stand for weak scalars."""
-    strict = config.numpy_dtype_promotion == "strict"
     nodes = {_promotable(a), _promotable(b)}
-    return _strong(nodes.pop() if len(nodes) == 1 else _join(nodes, strict))
+    return _strong(nodes.pop() if len(nodes) == 1 else _join(nodes, _mode()))
 
 
 def _promotable(x: Any) -> Any:
@@ -359,7 +358,9 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """
     if not args:
         raise ValueError("result_type needs at least one array or dtype")
-    dtype, weak = lattice_result_type(*[F64 if a is None else a for a in args])
+    dtype, weak = lattice_result_type(*[default_float_dtype() if a is None else a for a in args])
+    if weak:
+        dtype = default_uint_dtype() if dtype.kind == "u" else canonicalize_dtype(_WEAK_DTYPE[_node(dtype, True)])
     return (dtype, weak) if return_weak_type_flag else dtype
 
 
@@ -379,7 +380,7 @@ def is_weakly_typed(x: Any) -> bool:
 
 
 def dtype(x: Any) -> Any:
-    """The canonical dtype of an array, scalar, dtype, dtype name or scalar type.  Raises TypeError for anything else."""
+    """The canonical dtype of an array, scalar, dtype, dtype name or scalar type.  Raises TypeError for others."""
     kind = type(x)
     if kind in _SCALAR_DTYPE:
         return canonicalize_dtype(_SCALAR_DTYPE[kind])
@@ -456,11 +457,11 @@ def _issubdtype(a: Any, b: Any) -> bool:
     if isinstance(a, type) and issubclass(a, extended):
         return isinstance(b, type) and issubclass(a, b)
     if isinstance(b, type) and b in _ABSTRACT:
-        if isinstance(a, type) and a in _ABSTRACT:
+        if isinstance(a, type) and (a is np.generic or a in _ABSTRACT):
             return issubclass(a, b)
         return as_dtype(a) in _ABSTRACT[b]
-    if isinstance(a, type) and a in _ABSTRACT and a is not np.bool_:
-        return bool(np.issubdtype(a, b))
+    if isinstance(a, type) and (a is np.generic or a in _ABSTRACT) and a is not np.bool_:
+        return b is np.generic
     a = as_dtype(a)
     return bool(np.issubdtype(a.type, b)) if isinstance(b, type) and b is np.generic else a == as_dtype(b)
 
@@ -475,7 +476,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     'complex floating', 'numeric', a dtype, or a tuple of these.  Raises ValueError for any other kind."""
     exact = as_dtype(dtype)
     options = kind if isinstance(kind, tuple) else (kind,)
-    return any([_is_kind(exact, option) for option in options])
+    return any(_is_kind(exact, option) for option in options)
 
 
 def _is_kind(exact: Any, kind: Any) -> bool:

@@ -112,7 +112,7 @@ class NonConcreteBooleanIndexError(JAXIndexError):
 
     def __init__(self, tracer: Any):
         super().__init__(_explain(
-            "array boolean indices must be concrete", tracer,
+            "a boolean mask used as an index must be concrete, but this one is abstract", tracer,
             "how many elements are selected depends on the mask's values, and shapes must be known while tracing.",
             "use aot.numpy.where(mask, x, other) to keep the shape, pass a fixed size= to aot.numpy.nonzero, or "
             "index outside of the traced function."))
@@ -126,7 +126,7 @@ class TracerArrayConversionError(JAXTypeError):
 
     def __init__(self, tracer: Any):
         super().__init__(_explain(
-            "the numpy.ndarray conversion method __array__() was called on a traced array", tracer,
+            "numpy asked for the data of an abstract array (through __array__)", tracer,
             "a traced array has no data yet: numpy functions, and functions of libraries built on numpy, need it.",
             "call the same function from aot.numpy or aot.lax, or wrap host code in aot.pure_callback. To index a "
             "numpy array by a traced value, convert it first with aot.numpy.asarray."))
@@ -140,7 +140,7 @@ class TracerIntegerConversionError(JAXTypeError):
 
     def __init__(self, tracer: Any):
         super().__init__(_explain(
-            "the __index__() method was called on a traced array", tracer,
+            "Python asked for an integer (through __index__), but got an abstract array", tracer,
             "Python needs the integer's value now, and the value is known only when the compiled function runs.",
             "make the argument static, use aot.lax.fori_loop for loops with traced bounds, or convert the list that "
             "is indexed with aot.numpy.asarray."))
@@ -159,7 +159,7 @@ class TracerBoolConversionError(ConcretizationTypeError):
     def __init__(self, tracer: Any):
         self.tracer = tracer
         JAXTypeError.__init__(self, _explain(
-            "attempted boolean conversion of a traced array", tracer,
+            "Python asked whether an abstract array is true (through __bool__)", tracer,
             "Python's if, while, and, or, not and assert need the value now, and it is known only when the compiled "
             "function runs.",
             "use aot.numpy.where or aot.lax.cond to choose between values, aot.lax.while_loop to loop, & | ~ for "
@@ -192,7 +192,7 @@ def leaked(tracer: Any, made_at: _source.Source = None) -> UnexpectedTracerError
         "return the value from the function; to find the place, run with aot.check_tracer_leaks(True)."))
 
 
-class KeyReuseError(RuntimeError):
+class KeyReuseError(JAXTypeError):
     """A random key was consumed twice; raised under `aot.debug_key_reuse(True)`.
 
     Fails: `random.normal(key) + random.uniform(key)`.  Works: `k1, k2 = random.split(key)` and one of them each.

@@ -21,7 +21,7 @@ from aot.config import config
 Source = tuple[CodeType, int] | None
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_internal_roots: list[str] = [_PACKAGE]
+_internal_roots: list[str] = [_PACKAGE, "<frozen "]
 _internal: dict[str, bool] = {}      # by file name: code objects of different files can compare equal
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,7 +44,7 @@ def is_internal(code: CodeType) -> bool:
     name = code.co_filename
     known = _internal.get(name)
     if known is None:
-        known = name.startswith(tuple(_internal_roots)) or name.startswith("<frozen ") or name in _GLUE
+        known = name.startswith(tuple(_internal_roots)) or name in _GLUE
         _internal[name] = known
     return known
 
@@ -154,10 +154,13 @@ def _shorten(file: str) -> str:
 def hide_internal_frames(exc: BaseException) -> BaseException:
     """Drop this package's frames from the traceback of `exc` and of its causes; returns `exc`.
 
-    Honours `config.traceback_filtering` ('off' keeps everything).  If nothing but internal frames would be left, the
-    traceback stays whole: an error without any place is worse than one with too many.
+    Use it as `except Exception as exc: hide_internal_frames(exc); raise`: with a bare `raise`, Python (3.11 and later)
+    does not add the frame of the handler again.
+
+    Honours `config.traceback_filtering` ('off' keeps everything).  An error that looks like a fault of this package
+    (an AttributeError or the like raised in its own code) keeps its traceback, or nobody could find the fault.
     """
-    if config.traceback_filtering == "off":
+    if config.traceback_filtering == "off" or (isinstance(exc, _FAULTS) and _raised_inside(exc)):
         return exc
     seen: set[int] = set()
     link: BaseException | None = exc
@@ -168,17 +171,31 @@ def hide_internal_frames(exc: BaseException) -> BaseException:
     return exc
 
 
+# What this package never raises on purpose for a user's mistake.
+_FAULTS = (AssertionError, AttributeError, LookupError, NameError, ArithmeticError, RecursionError, MemoryError)
+
+
+def _steps(tb: TracebackType | None) -> Iterator[TracebackType]:
+    while tb is not None:
+        yield tb
+        tb = tb.tb_next
+
+
+def _raised_inside(exc: BaseException) -> bool:
+    innermost = None
+    for innermost in _steps(exc.__traceback__):
+        pass
+    if innermost is None or type(exc).__module__.startswith("aot"):
+        return False
+    return is_internal(innermost.tb_frame.f_code)
+
+
 def _without_internal(tb: TracebackType | None) -> TracebackType | None:
-    kept = []
-    step = tb
-    while step is not None:
-        if not is_internal(step.tb_frame.f_code):
-            kept.append(step)
-        step = step.tb_next
+    kept = [step for step in _steps(tb) if not is_internal(step.tb_frame.f_code)]
     result: TracebackType | None = None
-    for entry in reversed(kept):
-        result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return result or tb
+    for step in reversed(kept):
+        result = TracebackType(result, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return result
 
 
 def api_boundary(function: F) -> F:
@@ -189,6 +206,6 @@ def api_boundary(function: F) -> F:
         try:
             return function(*args, **kwargs)
         except Exception as exc:
-            raise hide_internal_frames(exc)  # noqa: B904  the same exception, not a new one
-    wrapper.__wrapped__ = function
+            hide_internal_frames(exc)
+            raise           # a bare raise does not put this frame back
     return wrapper  # type: ignore[return-value]

@@ -66,7 +66,7 @@ def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
 
 def tree_flatten_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False,
                            ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-    """`(key path, leaf)` pairs and the structure.  With `is_leaf_takes_path`, the predicate is `is_leaf(path, node)`."""
+    """`(key path, leaf)` pairs and the structure.  With `is_leaf_takes_path` it is called as `is_leaf(path, node)`."""
     if is_leaf is not None and not is_leaf_takes_path:
         return default_registry.flatten_with_path(tree, lambda _, node: is_leaf(node))
     return default_registry.flatten_with_path(tree, is_leaf)
@@ -173,12 +173,11 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
     flat, treedef = tree_flatten(pytree_to_transpose)
     if inner_treedef is None:
         inner_treedef = tree_structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
-    inner, outer = inner_treedef.num_leaves, outer_treedef.num_leaves
+    inner = inner_treedef.num_leaves
     expected = outer_treedef.compose(inner_treedef)
     if treedef != expected:
         raise TypeError(f"the tree to transpose has structure\n  {treedef}\nbut outer and inner make\n  {expected}")
-    return inner_treedef.unflatten([outer_treedef.unflatten(flat[i::inner]) for i in range(inner)] if outer else [
-        outer_treedef.unflatten([]) for _ in range(inner)])
+    return inner_treedef.unflatten([outer_treedef.unflatten(flat[i::inner]) for i in range(inner)])
 
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
@@ -265,7 +264,7 @@ def register_pytree_with_keys(nodetype: type[T], flatten_with_keys: Callable[[T]
 
 
 def register_pytree_with_keys_class(cls: Typ) -> Typ:
-    """Class decorator; uses `tree_flatten_with_keys(self)`, `tree_unflatten(cls, ...)` and, if present, `tree_flatten`."""
+    """Class decorator; uses the methods `tree_flatten_with_keys`, `tree_unflatten` and, if there, `tree_flatten`."""
     register_pytree_with_keys(cls, cls.tree_flatten_with_keys, cls.tree_unflatten, getattr(cls, "tree_flatten", None))
     return cls
 
@@ -388,14 +387,14 @@ def _mismatches(prefix: Any, full: Any, is_leaf: IsLeaf, name: str, path: KeyPat
         return
     where = f"{name}{keystr(path)}"
     if type(prefix) is not type(full):
-        yield (f"pytree structure error: different types at key path {where}: it is a {_type(prefix)}, "
-               f"but there the other tree has a {_type(full)}")
+        yield (f"pytree structure error: different types at key path {where}: {_describe(prefix)} there, "
+               f"but the other tree has {_describe(full)}")
         return
     ours, theirs = flatten_one_level_with_keys(prefix), flatten_one_level_with_keys(full)
     mine, other = list(ours[0]), list(theirs[0])
     if len(mine) != len(other) and isinstance(prefix, (list, tuple)):
         yield (f"pytree structure error: different lengths of {_type(prefix)} at key path {where}: "
-               f"{len(mine)} elements, but the other tree has {len(other)} there")
+               f"{len(mine)} elements there, but the other tree has {len(other)}")
     elif ours[1] != theirs[1] or len(mine) != len(other):
         yield _metadata_error(where, prefix, ours[1], theirs[1])
     else:
@@ -406,9 +405,9 @@ def _mismatches(prefix: Any, full: Any, is_leaf: IsLeaf, name: str, path: KeyPat
 def _metadata_error(where: str, prefix: Any, ours: Any, theirs: Any) -> str:
     if isinstance(prefix, dict):
         missing, extra = set(ours) - set(theirs), set(theirs) - set(ours)
-        detail = "; ".join([f"{who} lacks {sorted(map(repr, keys))}" for who, keys in
+        detail = "; ".join([f"{who} lacks {_listed(keys)}" for who, keys in
                             (("the other tree", missing), ("this one", extra)) if keys]) or "the order of keys differs"
-        return f"pytree structure error: different pytree metadata (keys of {_type(prefix)}) at key path {where}: {detail}"
+        return f"pytree structure error: different keys of a {_type(prefix)} at key path {where}: {detail}"
     diff = "\n".join("    " + line.rstrip() for line in difflib.ndiff([str(ours)], [str(theirs)]))
     return f"pytree structure error: different pytree metadata at key path {where} ({_type(prefix)}):\n{diff}"
 
@@ -442,7 +441,12 @@ def structure_differences(a: Any, b: Any) -> list[tuple[KeyPath, str, str]]:
 
 def _describe(node: Any) -> str:
     if isinstance(node, dict):
-        return f"a {type(node).__name__} with keys {sorted(map(repr, node))}"
+        return f"a {type(node).__name__} with keys {_listed(node)}"
     if isinstance(node, (list, tuple)):
         return f"a {type(node).__name__} of length {len(node)}"
-    return _type(node) if node is None else f"a {type(node).__name__}"
+    article = "an" if _type(node)[0] in "aeiouAEIOU" else "a"
+    return "None" if node is None else f"{article} {_type(node)}"
+
+
+def _listed(keys: Iterable[Any]) -> str:
+    return ", ".join(sorted(map(repr, keys)))
