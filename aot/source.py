@@ -172,7 +172,7 @@ def hide_internal_frames(exc: BaseException) -> BaseException:
 
 
 # What this package never raises on purpose for a user's mistake.
-_FAULTS = (AssertionError, AttributeError, LookupError, NameError, ArithmeticError, RecursionError, MemoryError)
+_FAULTS = (AssertionError, AttributeError, KeyError, NameError, ArithmeticError, RecursionError, MemoryError)
 
 
 def _steps(tb: TracebackType | None) -> Iterator[TracebackType]:
@@ -182,12 +182,8 @@ def _steps(tb: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _raised_inside(exc: BaseException) -> bool:
-    innermost = None
-    for innermost in _steps(exc.__traceback__):
-        pass
-    if innermost is None or type(exc).__module__.startswith("aot"):
-        return False
-    return is_internal(innermost.tb_frame.f_code)
+    steps = list(_steps(exc.__traceback__))
+    return bool(steps) and is_internal(steps[-1].tb_frame.f_code) and not type(exc).__module__.startswith("aot.")
 
 
 def _without_internal(tb: TracebackType | None) -> TracebackType | None:

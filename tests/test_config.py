@@ -41,8 +41,8 @@ def test_update_and_read():
 # (name, value, exception, what the message names)
 BAD = [("nonsense", 1, AttributeError, "nonsense"), ("enabel_x64", True, AttributeError, "did you mean 'enable_x64'"),
        ("jax_enable_x64", "maybe", ValueError, "maybe"), ("enable_x64", 1.5, TypeError, "float"),
-       ("numpy_rank_promotion", "never", ValueError, "'raise'"),
-       ("default_matmul_precision", "most", ValueError, "highest"), ("num_cpu_devices", "two", TypeError, "int"), ("compilation_cache_dir", 3, TypeError, "str")]
+       ("numpy_rank_promotion", "never", ValueError, "'raise'"), ("num_cpu_devices", "two", TypeError, "int"),
+       ("default_matmul_precision", "most", ValueError, "highest"), ("compilation_cache_dir", 3, TypeError, "str")]
 
 
 @pytest.mark.parametrize("name, value, error, text", BAD)
