@@ -66,7 +66,8 @@ from typing import Any
 
 import numpy as np
 
-from aot_runtime import AotError, host_info
+from aot.errors import AotError
+from aot_runtime import host_info
 
 SCHEMA = 1
 VERSION = "0.1.0"
@@ -124,7 +125,7 @@ def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mappi
     tools = {"jaxlib": host["jaxlib"], "python": platform.python_version(), "numpy": np.__version__}
     manifest: dict[str, Any] = {"format": "aot", "schema": SCHEMA, "producer": f"aotc {VERSION}", "members": {},
                                 "toolchain": {**tools, **(toolchain or {})}, "functions": {}}
-    with _replacing(os.fspath(path)) as f, zipfile.ZipFile(f, "w") as z:
+    with replacing(os.fspath(path)) as f, zipfile.ZipFile(f, "w") as z:
         for name, parts in _contents(functions, weights or {}, manifest["functions"]):
             manifest["members"][name] = _add(z, name, parts)
         _add(z, "manifest.json", [json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()])
@@ -135,7 +136,7 @@ def _contents(functions: list[Function], weights: Mapping[str, np.ndarray],
     """Every member but the manifest, as (name, list of bytes); fills in `described` on the way."""
     for fn in functions:
         if fn.name in described or not fn.name or "/" in fn.name:
-            raise AotError("function names must be different and without '/'", where=repr(fn.name))
+            raise AotError(f"function name {fn.name!r}: names must be different and without '/'")
         described[fn.name] = entry = _describe_function(fn)
         if fn.program is not None:
             yield entry["program"], [fn.program]
@@ -162,7 +163,7 @@ def _describe_function(fn: Function) -> dict:
 
 # ---- the container -------------------------------------------------------------------------------------------------
 
-class _replacing:
+class replacing:
     """A binary file that takes the place of `path` when the block ends without an error, and vanishes otherwise."""
 
     def __init__(self, path: str):
@@ -172,7 +173,7 @@ class _replacing:
         try:
             self.file = open(self.temporary, "wb")
         except OSError as e:
-            raise AotError(f"cannot be written: {e.strerror or e}", where=self.path) from None
+            raise AotError(f"{self.path}: cannot be written: {e.strerror or e}") from None
         return self.file
 
     def __exit__(self, kind, error, traceback):
@@ -182,7 +183,7 @@ class _replacing:
             return
         os.unlink(self.temporary)
         if isinstance(error, OSError):
-            raise AotError(f"cannot be written: {error.strerror or error}", where=self.path) from None
+            raise AotError(f"{self.path}: cannot be written: {error.strerror or error}") from None
 
 
 def _add(z: zipfile.ZipFile, name: str, parts: list) -> dict:
@@ -264,7 +265,7 @@ def _json_key(k: Any, where: str) -> Any:
         return k.item()
     if isinstance(k, tuple):
         return [_json_key(x, where) for x in k]
-    raise AotError(f"dictionary key {k!r} of type {type(k).__name__} cannot be stored", where=where,
+    raise AotError(f"{where}: dictionary key {k!r} of type {type(k).__name__} cannot be stored",
                    hint="use strings or numbers as keys")
 
 
@@ -281,7 +282,7 @@ def _attributes(treedef: Any, n: int) -> list:
 
 def describe_array(name: str, shape: Sequence[int], dtype: Any) -> dict:
     """ENTRY of an array or, for an extended dtype such as `key<fry>`, of the array that stands for it."""
-    entry = {"name": name, "shape": list(shape), "dtype": str(dtype)}
+    entry = {"name": name, "shape": list(shape), "dtype": dtype.name}
     if not isinstance(dtype, np.dtype):
-        entry["data"] = {"shape": [*shape, 2], "dtype": "uint32"}
+        entry["data"] = {"shape": [*shape, *dtype.impl.key_shape], "dtype": "uint32"}
     return entry
