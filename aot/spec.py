@@ -175,9 +175,9 @@ def _read(path: str) -> Any:
 def read_safetensors(data: bytes) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file.  Raises ValueError."""
     from aot_runtime import AotError as Damaged
-    from aot_runtime import _tensors
+    from aot_runtime import tensors
     try:
-        return {k: v for k, v in _tensors(memoryview(data), "").items() if not k.startswith("__pad")}
+        return {k: v for k, v in tensors(memoryview(data), "").items() if not k.startswith("__pad")}
     except Damaged as e:
         raise ValueError(e.what) from None
 

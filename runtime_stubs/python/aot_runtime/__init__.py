@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 
 __version__ = "0.1.0"
-__all__ = ["AotError", "Artifact", "Function", "InputError", "host_info", "key", "load"]
+__all__ = ["AotError", "Artifact", "Function", "InputError", "collect", "dtype_of", "host_info", "key", "load", "short",
+           "tensors"]
 
 SCHEMA = 1  # the newest manifest schema that this loader reads
 
@@ -175,7 +176,8 @@ _SAFETENSORS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "b
 
 
 @cache
-def _dtype(name: str) -> np.dtype:
+def dtype_of(name: str) -> np.dtype:
+    """numpy's or ml_dtypes' dtype of this name."""
     try:
         return np.dtype(name)
     except TypeError:
@@ -183,7 +185,7 @@ def _dtype(name: str) -> np.dtype:
         return np.dtype(getattr(ml_dtypes, name))
 
 
-def _short(dtype: Any, shape: tuple | list) -> str:
+def short(dtype: Any, shape: tuple | list) -> str:
     """`f32[784,512]`"""
     name = str(dtype)
     for long, short in _SHORT.items():
@@ -193,7 +195,7 @@ def _short(dtype: Any, shape: tuple | list) -> str:
     return f"{name}[{','.join(map(str, shape))}]"
 
 
-def _tensors(view: memoryview, where: str) -> dict[str, np.ndarray]:
+def tensors(view: memoryview, where: str) -> dict[str, np.ndarray]:
     """The arrays of a member in safetensors layout, without copying.
 
     A tensor whose dtype safetensors does not have is stored as U8 with a last axis of its item size, and its dtype is
@@ -205,10 +207,10 @@ def _tensors(view: memoryview, where: str) -> dict[str, np.ndarray]:
         out = {}
         for name, entry in header.items():
             start, end = entry["data_offsets"]
-            a = np.frombuffer(view[8 + n + start:8 + n + end], _dtype(_SAFETENSORS[entry["dtype"]]))
+            a = np.frombuffer(view[8 + n + start:8 + n + end], dtype_of(_SAFETENSORS[entry["dtype"]]))
             a = a.reshape(entry["shape"])
             if "dtype:" + name in meta:
-                a = a.reshape(-1).view(_dtype(meta["dtype:" + name])).reshape(entry["shape"][:-1])
+                a = a.reshape(-1).view(dtype_of(meta["dtype:" + name])).reshape(entry["shape"][:-1])
             out[name] = a
         return out
     except (struct.error, ValueError, KeyError, TypeError) as e:
@@ -397,7 +399,7 @@ def _skeleton(tree: Any) -> Any:
     return _record(tree.get("namedtuple") or tree["node"], fields)(*(_skeleton(t) for _, t in tree["fields"]))
 
 
-def _collect(tree: Any, x: Any, at: str, out: list) -> None:
+def collect(tree: Any, x: Any, at: str, out: list) -> None:
     """Append the leaves of x, which must have this structure.  `at` names x in errors."""
     if tree == "*":
         out.append(x)
@@ -415,7 +417,7 @@ def _collect(tree: Any, x: Any, at: str, out: list) -> None:
         if len(x) != len(children):
             raise InputError(f"expected a {kind} of {len(children)}, got {len(x)} elements", where=at)
         for i, (t, v) in enumerate(zip(children, x)):
-            _collect(t, v, f"{at}[{i}]", out)
+            collect(t, v, f"{at}[{i}]", out)
 
 
 def _collect_dict(tree: dict, x: Any, at: str, out: list) -> None:
@@ -427,18 +429,18 @@ def _collect_dict(tree: dict, x: Any, at: str, out: list) -> None:
         raise InputError(" and ".join([f"missing key {_names(missing)}"] * bool(missing)
                                       + [f"unexpected key {_names(extra)}"] * bool(extra)), where=at)
     for k, (_, t) in zip(keys, tree["dict"]):
-        _collect(t, x[k], f"{at}[{k!r}]", out)
+        collect(t, x[k], f"{at}[{k!r}]", out)
 
 
 def _collect_fields(tree: dict, x: Any, at: str, out: list) -> None:
     """Named tuples and the builder's own classes: anything with these attributes, or a dict with these keys."""
     fields, name = [k for k, _ in tree["fields"]], tree.get("namedtuple") or tree["node"]
     get = x.get if isinstance(x, dict) else lambda k, d: getattr(x, str(k), d)
-    values = [get(k, _collect) for k in fields]
-    if _collect in values:
+    values = [get(k, collect) for k in fields]
+    if collect in values:
         raise InputError(f"expected a {name} with {_names(fields)}, got {type(x).__name__}", where=at)
     for (k, t), v in zip(tree["fields"], values):
-        _collect(t, v, f"{at}.{k}", out)
+        collect(t, v, f"{at}.{k}", out)
 
 
 def _names(keys: list) -> str:
@@ -502,7 +504,7 @@ class Artifact:
         """The stored arrays by name: read-only views of the mapped file."""
         if self._weights is None:
             stored = "weights" in self.manifest["members"]
-            self._weights = _tensors(self.member("weights"), f"{self.path}: weights") if stored else {}
+            self._weights = tensors(self.member("weights"), f"{self.path}: weights") if stored else {}
         return self._weights
 
     def golden(self, name: str) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
@@ -510,21 +512,28 @@ class Artifact:
         member = self.manifest["functions"][name].get("golden")
         if member is None:
             return None
-        arrays = _tensors(self.member(member), f"{self.path}: {member}")
+        arrays = tensors(self.member(member), f"{self.path}: {member}")
         return tuple([arrays[f"{side}.{i}"] for i in range(sum(k.startswith(side + ".") for k in arrays))]
                      for side in ("in", "out"))  # type: ignore[return-value]
+
+    def signature(self, name: str) -> str:
+        """`predict(params, x) -> f32[32,10]`"""
+        return name + _signature(self.manifest["functions"][name])
+
+    def fit(self) -> dict[str, list[tuple[str, str | None]]]:
+        """For every function, (target, why it cannot run here or None) of each of its executables."""
+        return {name: [(exe["target"], _misfit(exe)) for exe in spec["executables"]]
+                for name, spec in self.manifest["functions"].items()}
 
     def explain(self) -> str:
         """For every function, each executable with the reason why it can or cannot run here, and what would run."""
         lines = [f"{self.path}: schema {self.manifest['schema']}, written by {self.manifest['producer']}"]
-        for name, spec in self.manifest["functions"].items():
-            lines.append(f"{name}{_signature(spec)}")
-            chosen = False
-            for exe in spec["executables"]:
-                why = _misfit(exe)
-                lines.append(f"  {exe['target']}: " + (why or ("fits" if chosen else "fits this host: used")))
-                chosen = chosen or why is None
-            if "program" in spec and not chosen:
+        for name, executables in self.fit().items():
+            lines.append(self.signature(name))
+            first = next((target for target, why in executables if why is None), None)
+            for target, why in executables:
+                lines.append(f"  {target}: {why or 'fits this host'}{': used' if target == first else ''}")
+            if first is None and "program" in self.manifest["functions"][name]:
                 refused = "refused under strict=True" if self.strict else "compiled here when the function is loaded"
                 lines.append(f"  stablehlo: {refused}")
         return "\n".join(lines)
@@ -540,7 +549,7 @@ class Function:
     def __init__(self, artifact: Artifact, name: str):
         self.name, self.artifact = name, artifact
         self.spec = spec = artifact.manifest["functions"][name]
-        self.signature = name + _signature(spec)
+        self.signature = artifact.signature(name)
         self.reasons: list[str] = []
         self._executable = self._choose(spec)
         x = self._xla
@@ -610,7 +619,7 @@ class Function:
         if tree != self._in_tree:
             leaves = []
             for a, v in zip(self.spec["arguments"], values):
-                _collect(a["tree"], v, a["name"], leaves)
+                collect(a["tree"], v, a["name"], leaves)
         return self._out_tree.unflatten(self.call_flat(leaves))
 
     def call_flat(self, leaves: list) -> list[np.ndarray]:
@@ -642,18 +651,18 @@ class Function:
 def _physical(entry: dict) -> tuple[tuple, np.dtype]:
     """(shape, dtype) of the array that stands for an input or output: random keys are uint32 data."""
     data = entry.get("data", entry)
-    return tuple(data["shape"]), _dtype(data["dtype"])
+    return tuple(data["shape"]), dtype_of(data["dtype"])
 
 
 def _signature(spec: dict) -> str:
     """`(params, x) -> f32[32,10]`"""
-    outs = ", ".join(_short(e["dtype"], e["shape"]) for e in spec["outputs"])
+    outs = ", ".join(short(e["dtype"], e["shape"]) for e in spec["outputs"])
     return f"({', '.join(a['name'] for a in spec['arguments'])}) -> {outs}"
 
 
 def _coerce(leaf: Any, entry: dict, aval: _Aval) -> np.ndarray:
     """The leaf as an array of the expected dtype and shape, or InputError.  Only Python scalars change type."""
-    expected = _short(entry["dtype"], entry["shape"])
+    expected = short(entry["dtype"], entry["shape"])
     if type(leaf) in _SCALARS and not aval.shape:
         return _scalar(leaf, aval.dtype, expected, entry["name"])
     if isinstance(leaf, (list, tuple, dict, str)) or not hasattr(leaf, "__array__"):
@@ -664,7 +673,7 @@ def _coerce(leaf: Any, entry: dict, aval: _Aval) -> np.ndarray:
         a = a.astype(a.dtype.newbyteorder("="))
     if a.dtype != aval.dtype or a.shape != aval.shape:
         hint = f"convert it with .astype({aval.dtype.name!r})" if a.shape == aval.shape else ""
-        raise InputError(f"expected {expected}, got {_short(a.dtype.name, a.shape)}", where=entry["name"], hint=hint)
+        raise InputError(f"expected {expected}, got {short(a.dtype.name, a.shape)}", where=entry["name"], hint=hint)
     return a
 
 

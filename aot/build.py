@@ -1,0 +1,248 @@
+"""From a user's function to an artifact: transform, trace, lower, compile, write.
+
+    program = build.Program(binding.find("model.py:predict"), [spec.parse("f32[32,784]")], weights={"params": params})
+    build.save("model.aot", [program])
+
+Every step of the command line's `compile` and `trace` is here; the commands only turn options into these calls.
+"""
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from aot import artifact, spec
+from aot.binding import as_positional, bind, function_name, parse_argnums, parse_in_axes
+from aot.errors import AotError
+
+TARGETS = ("cpu", "stablehlo")
+Stage = Callable[[str], AbstractContextManager]
+
+
+# ---- one function --------------------------------------------------------------------------------------------------
+
+class Program:
+    """One function with its argument specs: traced, lowered and compiled on demand.
+
+    args, named: trees of `spec.Array`, `aot.ShapeDtypeStruct`, arrays or Python scalars; weights: parameter name ->
+    tree of arrays to store; static: parameter name -> value.  grad or value_and_grad: text for `parse_argnums`; vmap:
+    text for `parse_in_axes`, applied after the gradient.  donate: names of arguments whose memory may be reused.
+    """
+
+    def __init__(self, fun: Callable, args: Sequence[Any] = (), named: Mapping[str, Any] | None = None, *,
+                 name: str | None = None, weights: Mapping[str, Any] | None = None,
+                 static: Mapping[str, Any] | None = None, grad: str | None = None, value_and_grad: str | None = None,
+                 vmap: str | None = None, donate: Iterable[str] = (), xla_flags: Mapping[str, Any] | None = None):
+        self.fun, self.static = fun, dict(static or {})
+        self.bound = bind(fun, args, named or {}, weights or {}, self.static)
+        self.name = name or function_name(fun).strip("<>")
+        self.xla_flags = dict(xla_flags or {})
+        self.donate = set(donate)
+        self._transforms = (grad, value_and_grad, vmap)
+
+    @cached_property
+    def transformed(self) -> Callable:
+        """The function of the bound arguments, after grad and vmap."""
+        import aot
+        grad, value_and_grad, vmap = self._transforms
+        f = as_positional(self.fun, self.bound, self.static)
+        if grad is not None:
+            f = aot.grad(f, argnums=parse_argnums(grad, self.bound))
+        if value_and_grad is not None:
+            f = aot.value_and_grad(f, argnums=parse_argnums(value_and_grad, self.bound))
+        if vmap is not None:
+            f = aot.vmap(f, in_axes=parse_in_axes(vmap, self.bound))
+        return f
+
+    @cached_property
+    def traced(self) -> Any:
+        import aot
+        donated = tuple(i for i, a in enumerate(self.bound) if a.name in self.donate and not a.weights)
+        f = aot.jit(self.transformed, donate_argnums=donated)
+        return f.trace(*(_abstract(a.tree, a.name) for a in self.bound))
+
+    @cached_property
+    def lowered(self) -> Any: return self.traced.lower()
+
+    @cached_property
+    def compiled(self) -> Any: return self.lowered.compile()
+
+    @cached_property
+    def bytecode(self) -> bytes:
+        """The program as portable StableHLO."""
+        from aot import xla
+        return xla.portable_bytecode(self.lowered.text)
+
+    def leaf_names(self) -> list[str]:
+        """`params['w1']`, ... for every flat input, weights included."""
+        return [a.name + path for a in self.bound for path, _ in _paths(a.tree)]
+
+
+def _paths(tree: Any) -> list[tuple[str, Any]]:
+    from aot import tree_util
+    return [(tree_util.keystr(path), leaf) for path, leaf in tree_util.tree_flatten_with_path(tree)[0]]
+
+
+def _abstract(tree: Any, name: str) -> Any:
+    """Specs as the values that `jit(f).trace` takes: ShapeDtypeStructs, arrays and scalars."""
+    from aot import tree_util
+    return tree_util.tree_map(lambda x: _struct(x, name) if isinstance(x, spec.Array) else x, tree)
+
+
+def _struct(a: spec.Array, name: str) -> Any:
+    import aot
+    from aot import dtypes
+    from aot.config import config
+    if a.dtype == "key":
+        return aot.ShapeDtypeStruct(a.shape, aot.eval_shape(lambda: aot.random.key(0)).dtype)
+    dtype = dtypes.as_dtype(a.dtype)
+    if dtype.itemsize in (8, 16) and dtypes.canonicalize_dtype(dtype) != dtype and not config.enable_x64:
+        raise AotError(f"{name}: {a.dtype} needs 64-bit types, which are off", hint="set AOT_ENABLE_X64=1")
+    return aot.ShapeDtypeStruct(a.shape, dtype)
+
+
+# ---- describing and writing ----------------------------------------------------------------------------------------
+
+def describe(program: Program, targets: Sequence[str] = ("cpu",), golden: bool = True,
+             stage: Stage = nullcontext) -> tuple[artifact.Function, dict[str, np.ndarray]]:
+    """Compile one function: its artifact record and the weights that it needs.
+
+    stage: called with what is being done, as a context manager.  Raises AotError for an unknown target.
+    """
+    for target in targets:
+        if target not in TARGETS:
+            raise AotError(f"unknown target {target!r}", hint=f"this version compiles for: {', '.join(TARGETS)}")
+    with stage(f"tracing {program.name}"):
+        lowered = program.lowered
+    record, weights = _record(program, lowered)
+    with stage(f"writing StableHLO of {program.name}"):
+        record.program = program.bytecode
+        version = re.search(rb"StableHLO_v([\d.]+)", record.program[:64])
+        record.stablehlo = version[1].decode() if version else ""
+    if "cpu" in targets:
+        with stage(f"compiling {program.name} for cpu"):
+            record.executables.append(_executable(program))
+        if golden:
+            with stage(f"recording a result of {program.name}"):
+                record.golden = _golden(program, record)
+    return record, weights
+
+
+def save(path: str | os.PathLike, programs: Sequence[Program], targets: Sequence[str] = ("cpu",), *,
+         golden: bool = True, stage: Stage = nullcontext) -> None:
+    """Compile the functions and write them to one artifact.  Raises AotError; user code's exceptions pass through."""
+    records, weights = [], {}
+    for program in programs:
+        record, own = describe(program, targets, golden, stage)
+        for name in [k for k in own if k in weights and weights[k] is not own[k]]:
+            fresh = f"{program.name}.{name}"
+            own[fresh] = own.pop(name)
+            record.parameters = [fresh if p == name else p for p in record.parameters]
+        weights |= own
+        records.append(record)
+    with stage(f"writing {os.fspath(path)}"):
+        artifact.write(path, records, weights)
+
+
+def _record(program: Program, lowered: Any) -> tuple[artifact.Function, dict[str, np.ndarray]]:
+    """The signature part of the record, and the arrays of its leading parameters and bound weights."""
+    parameters: list[int | str] = [f"const{i}" for i in range(len(lowered.consts))]
+    weights = {f"const{i}": np.asarray(c) for i, c in enumerate(lowered.consts)}
+    arguments, inputs = [], []
+    avals, donated = iter(lowered.in_avals), iter(lowered.donated)
+    for a in program.bound:
+        for path, leaf in _paths(a.tree):
+            aval, given_up = next(avals), next(donated)
+            if a.weights:
+                name = (a.name + path).replace("']['", ".").replace("['", ".").replace("']", "")
+                weights[name] = np.asarray(leaf, aval.dtype)
+                parameters.append(name)
+            else:
+                parameters.append(len(inputs))
+                inputs.append({**artifact.describe_array(a.name + path, aval.shape, aval.dtype),
+                               **({"donated": True} if given_up else {})})
+        if not a.weights:
+            arguments.append({"name": a.name, "tree": _tree(a.tree, a.name),
+                              **({"keyword": True} if a.keyword else {})})
+    outputs = [artifact.describe_array(n, v.shape, v.dtype) for n, v in zip(_output_names(lowered), lowered.out_avals)]
+    record = artifact.Function(program.name, arguments, inputs, outputs,
+                               artifact.describe_tree(lowered.out_tree, f"{program.name}: result"), parameters,
+                               xla_flags=program.xla_flags, custom_calls=_custom_calls(program, lowered.text),
+                               static={k: repr(v) for k, v in program.static.items()})
+    return record, weights
+
+
+def _tree(tree: Any, where: str) -> Any:
+    from aot import tree_util
+    return artifact.describe_tree(tree_util.tree_structure(tree), where)
+
+
+def _output_names(lowered: Any) -> list[str]:
+    return ["result" + path for path, _ in _paths(lowered.out_tree.unflatten(range(lowered.out_tree.num_leaves)))]
+
+
+def _custom_calls(program: Program, text: str) -> list[str]:
+    """Targets of the program's custom calls.  Python callbacks cannot be stored."""
+    found = sorted(set(re.findall(r"custom_call @(\w+)", text)))
+    if any("python" in name and "callback" in name for name in found):
+        raise AotError(f"{program.name} calls back into Python, which an artifact cannot contain",
+                       hint="remove debug prints and callbacks from the function")
+    return found
+
+
+def _executable(program: Program) -> artifact.Executable:
+    from aot import xla
+    blob = xla.serialize(program.compiled.executable)
+    return artifact.Executable.for_this_host("cpu", blob, xla_flags=program.xla_flags)
+
+
+def _golden(program: Program, record: artifact.Function) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Inputs (the given values, otherwise fixed random numbers) and what the compiled function makes of them."""
+    from aot import tree_util
+    rng = np.random.default_rng(0)
+    entries, avals = iter(record.inputs), iter(program.lowered.in_avals)
+    inputs, args = [], []
+    for a in program.bound:
+        leaves, treedef = tree_util.tree_flatten(a.tree)
+        for i, leaf in enumerate(leaves):
+            aval = next(avals)
+            if not a.weights:
+                inputs.append(_sample(leaf, next(entries), rng))
+                leaves[i] = _as_argument(inputs[-1], aval.dtype)
+        args.append(treedef.unflatten(leaves))
+    outputs = [_plain(y) for y in tree_util.tree_leaves(program.compiled(*args))]
+    return inputs, outputs
+
+
+def _sample(leaf: Any, entry: dict, rng: np.random.Generator) -> np.ndarray:
+    """The value that was given for an input, or a random one.  Integers are small, to be indices of anything."""
+    from aot import dtypes
+    data = entry.get("data", entry)
+    dtype, shape = dtypes.as_dtype(data["dtype"]), tuple(data["shape"])
+    if hasattr(leaf, "__array__") or isinstance(leaf, (bool, int, float, complex)):
+        return _plain(leaf).astype(dtype)
+    if "data" in entry:
+        return rng.integers(0, 1 << 32, shape, np.uint32)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtypes.issubdtype(dtype, np.integer):
+        return rng.integers(0, 4 if dtypes.itemsize_bits(dtype) > 2 else 2, shape).astype(dtype)
+    noise = rng.standard_normal(shape)
+    return np.asarray(noise + 1j * rng.standard_normal(shape) if dtype.kind == "c" else noise).astype(dtype)
+
+
+def _as_argument(x: np.ndarray, dtype: Any) -> Any:
+    import aot
+    return x if isinstance(dtype, np.dtype) else aot.random.wrap_key_data(x, impl=dtype.impl.name)
+
+
+def _plain(x: Any) -> np.ndarray:
+    """A result as a numpy array: random keys as their data."""
+    import aot
+    from aot import dtypes
+    return np.asarray(aot.random.key_data(x) if dtypes.is_extended(getattr(x, "dtype", None)) else x)

@@ -1,0 +1,37 @@
+"""`aot inspect`: what is in an artifact."""
+from __future__ import annotations
+
+import click
+
+from ._output import print_json, size, table
+
+
+@click.command("inspect")
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest, and what would run here, as JSON.")
+def command(file: str, as_json: bool) -> None:
+    """Show the functions, signatures, targets and members of an artifact, and what would run on this host."""
+    import aot_runtime
+    artifact = aot_runtime.load(file)
+    if as_json:
+        print_json({"file": file, "manifest": artifact.manifest,
+                    "fit": {k: dict(v) for k, v in artifact.fit().items()}})
+        return
+    click.echo(artifact.explain())
+    for name, fn in artifact.manifest["functions"].items():
+        click.echo(f"\n{name}: inputs")
+        click.echo(table([_row(e) for e in fn["inputs"]] or [["none"]], "  "))
+        click.echo(f"{name}: outputs")
+        click.echo(table([_row(e) for e in fn["outputs"]] or [["none"]], "  "))
+        if fn["static"]:
+            click.echo(f"{name}: fixed " + ", ".join(f"{k}={v}" for k, v in fn["static"].items()))
+    click.echo("\nmembers")
+    rows = [[k, size(m["size"]), m["sha256"][:12]] for k, m in artifact.manifest["members"].items()]
+    click.echo(table(rows or [["none"]], "  "))
+    click.echo("built with " + ", ".join(f"{k} {v}" for k, v in sorted(artifact.manifest["toolchain"].items())))
+
+
+def _row(entry: dict) -> list[str]:
+    import aot_runtime
+    return [entry["name"], aot_runtime.short(entry["dtype"], entry["shape"]),
+            "donated" if entry.get("donated") else ""]
