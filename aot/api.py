@@ -1,0 +1,67 @@
+"""The transformations and utilities that live at the top of the package, gathered."""
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Sequence
+
+from aot.array import Array, device_put_one
+from aot.jit import jit, trace_to_entry
+from aot.source import api_boundary
+from aot.trace import ClosedJaxpr, ShapeDtypeStruct, hoist_consts, typeof
+from aot.transforms.autodiff import (grad, hessian, jacfwd, jacobian, jacrev, jvp, linear_transpose, linearize,
+                                     value_and_grad, vjp)
+from aot.transforms.batching import vmap
+from aot.tree_util import tree_flatten, tree_map
+
+__all__ = ["Array", "block_until_ready", "device_get", "device_put", "eval_shape", "grad", "hessian", "jacfwd",
+           "jacobian", "jacrev", "jit", "jvp", "linear_transpose", "linearize", "make_jaxpr", "value_and_grad", "vjp",
+           "vmap"]
+
+
+def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (), axis_env=None, return_shape: bool = False,
+               abstracted_axes=None) -> Callable[..., Any]:
+    """Function that returns the jaxpr of fun on its arguments (and the output shapes when return_shape)."""
+    nums = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+
+    @functools.wraps(fun)
+    @api_boundary
+    def make_jaxpr_f(*args, **kwargs) -> Any:
+        dynamic = tuple(x for i, x in enumerate(args) if i not in nums)
+
+        def call(*xs, **kw):
+            it = iter(xs)
+            return fun(*[x if i in nums else next(it) for i, x in enumerate(args)], **kw)
+        leaves, in_tree = tree_flatten((dynamic, kwargs))
+        entry = trace_to_entry(call, in_tree, [typeof(x) for x in leaves], getattr(fun, "__name__", "fun"), ())
+        closed: ClosedJaxpr = hoist_consts(entry.jaxpr)
+        if not return_shape:
+            return closed
+        return closed, entry.out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+                                                 for a in closed.out_avals])
+    return make_jaxpr_f
+
+
+def eval_shape(fun: Callable, *args, **kwargs):
+    """Shapes and dtypes of fun's outputs, without computing anything."""
+    leaves, in_tree = tree_flatten((args, kwargs))
+    entry = trace_to_entry(fun, in_tree, [typeof(x) for x in leaves], getattr(fun, "__name__", "fun"), ())
+    return entry.out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+                                     for a in entry.jaxpr.out_avals])
+
+
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None):
+    """Every leaf of x as an Array on a device."""
+    return tree_map(lambda leaf: device_put_one(leaf, device), x)
+
+
+def device_get(x: Any) -> Any:
+    """Every leaf of x as a numpy array on the host."""
+    return tree_map(lambda leaf: leaf._value if type(leaf) is Array else leaf, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """Wait for every leaf of x; returns x."""
+    for leaf in tree_flatten(x)[0]:
+        if hasattr(leaf, "block_until_ready"):
+            leaf.block_until_ready()
+    return x

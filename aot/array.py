@@ -1,0 +1,175 @@
+"""`Array`: a concrete array on a device, and how values become one."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aot import dtypes, xla
+from aot.array_methods import ArrayMethods
+from aot.trace import ShapedArray, Tracer, is_tracer, typeof
+
+
+class _ArrayMeta(type):
+    """isinstance(x, Array) also holds for tracers, as users of traced functions expect."""
+
+    def __instancecheck__(cls, x):
+        t = type(x)
+        return t is Array or issubclass(t, Tracer)
+
+
+class Array(ArrayMethods, metaclass=_ArrayMeta):
+    """An immutable array in device memory.
+
+    Holds a jaxlib buffer in `buf`; `aval` says what it means (typed keys are stored as uint32 words).
+    """
+    __slots__ = ("buf", "aval", "_host", "__weakref__")
+    __array_priority__ = 100
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, buf: Any, aval: ShapedArray):
+        self.buf, self.aval, self._host = buf, aval, None
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+    size = property(lambda self: self.aval.size)
+    weak_type = property(lambda self: self.aval.weak_type)
+    itemsize = property(lambda self: self.aval.dtype.itemsize)
+    nbytes = property(lambda self: self.aval.size * self.aval.dtype.itemsize)
+
+    @property
+    def _value(self) -> np.ndarray:
+        """The (physical) contents as a read-only numpy array; waits for the computation."""
+        if self._host is None:
+            if self.buf.is_deleted():
+                raise RuntimeError(f"Array has been deleted with shape={self.aval.str_short(False)}. "
+                                   "hint: it was donated to a jitted function or deleted; use the function's result")
+            self._host = xla.to_numpy(self.buf)
+        return self._host
+
+    def _numeric(self) -> np.ndarray:
+        if not isinstance(self.aval.dtype, np.dtype):
+            raise TypeError("JAX array with PRNGKey dtype cannot be converted to a NumPy array. "
+                            "hint: use random.key_data(arr) to get the underlying integers")
+        return self._value
+
+    def __array__(self, dtype=None, copy=None):
+        v = self._numeric()
+        if dtype is not None and v.dtype != dtype:
+            return v.astype(dtype)
+        return v.copy() if copy else v
+
+    def __bool__(self):
+        if self.size != 1:
+            raise ValueError("The truth value of an array with more than one element is ambiguous. "
+                             "Use a.any() or a.all()" if self.size else
+                             "The truth value of an empty array is ambiguous. Use `array.size > 0` to check")
+        return bool(self._numeric().reshape(())[()])
+
+    def _scalar(self, kind):
+        if self.ndim:
+            raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
+        return kind(self._numeric()[()])
+
+    def __int__(self): return self._scalar(int)
+    def __float__(self): return self._scalar(float)
+    def __complex__(self): return self._scalar(complex)
+
+    def __index__(self):
+        if self.ndim or self.dtype.kind not in "iu":
+            raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
+        return int(self._value[()])
+
+    def __format__(self, spec):
+        return format(self._value[()], spec) if self.ndim == 0 and isinstance(self.dtype, np.dtype) else format(str(self), spec)
+
+    def tolist(self): return self._numeric().tolist()
+    def item(self, *args): return self._numeric().item(*args)
+    def tobytes(self, order="C"): return self._numeric().tobytes(order)
+    def __reduce__(self): return asarray, (self._numeric(),)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        self._numeric()
+        return xla.dlpack_export(self.buf)
+
+    def __dlpack_device__(self): return (1, 0)
+
+    def block_until_ready(self):
+        """Wait for the computation that makes this array; returns it."""
+        self.buf.block_until_ready()
+        return self
+
+    def copy_to_host_async(self): self.buf.copy_to_host_async()
+    def is_deleted(self) -> bool: return self.buf.is_deleted()
+    def delete(self) -> None: self.buf.delete()
+    def is_ready(self) -> bool: return self.buf.is_ready()
+    def on_device_size_in_bytes(self) -> int: return self.aval.physical.size * self.aval.physical.dtype.itemsize
+
+    @property
+    def sharding(self):
+        from aot.sharding import SingleDeviceSharding
+        return SingleDeviceSharding(self.device)
+
+    @property
+    def device(self): return self.buf.sharding._device
+
+    def devices(self) -> set: return {self.device}
+
+    is_fully_addressable = True
+    is_fully_replicated = True
+    committed = False
+
+    def __repr__(self):
+        if not isinstance(self.dtype, np.dtype):
+            return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{self._value}"
+        weak = ", weak_type=True" if self.weak_type else ""
+        tail = f", dtype={self.dtype.name}{weak})"
+        if self.size == 0 and self.ndim:
+            return f"Array({'[]' if self.shape == (0,) else '[], shape=' + str(self.shape)}{tail}"
+        prefix = "Array("
+        limits = np.get_printoptions()
+        text = np.array2string(self._value, prefix=prefix, suffix=",", separator=", ",
+                               threshold=limits["threshold"], max_line_width=limits["linewidth"])
+        line = text.rsplit("\n", 1)[-1] if "\n" in text else prefix + text
+        width = limits["linewidth"] - len(tail) + 1
+        sep = "," if len(line) <= width else ",\n" + " " * len(prefix)
+        return f"{prefix}{text}{sep}{tail[1:] if sep != ',' else tail[1:]}".replace(sep + " d", sep + " d" if sep == "," else sep + "d")
+
+    def __str__(self): return str(self._value) if isinstance(self.dtype, np.dtype) else repr(self)
+
+
+def from_buffer(buf: Any, aval: ShapedArray) -> Array:
+    return Array(buf, aval)
+
+
+def to_buffer(x: Any, aval: ShapedArray, device=None) -> Any:
+    """The device buffer of a concrete value whose aval is known."""
+    if type(x) is Array:
+        return x.buf
+    a = aval.physical
+    return xla.put(np.asarray(x, dtype=a.dtype), xla.default_sharding(device), aval.weak_type)
+
+
+def asarray(x: Any, dtype: Any = None) -> Array:
+    """A concrete array-like as an Array (copied), keeping its weak type."""
+    if type(x) is Array and dtype is None:
+        return x
+    if dtype is not None:
+        x = np.asarray(x, dtype=dtype)
+    aval = typeof(x)
+    return Array(to_buffer(x, aval), aval)
+
+
+def device_put_one(x: Any, device: Any = None) -> Any:
+    """One leaf of `device_put`."""
+    if is_tracer(x):
+        return x
+    device = getattr(device, "_device", device)
+    if type(x) is Array and (device is None or x.device == device):
+        return x
+    aval = typeof(x)
+    if aval.dtype == dtypes.float0:
+        return x
+    value = x._value if type(x) is Array else np.asarray(x, aval.dtype)
+    return Array(xla.put(value, xla.default_sharding(device), aval.weak_type), aval)

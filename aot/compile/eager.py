@@ -1,0 +1,92 @@
+"""Running things: executables as callables, and the eager evaluation of single primitives."""
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+
+from aot import errors, xla
+from aot.array import Array, to_buffer
+from aot.config import config
+from aot.lower import lower
+from aot.trace import Eqn, Jaxpr, ShapedArray, Tracer, Var, typeof
+
+
+class Program:
+    """A loaded executable with its output types and hoisted constants."""
+    __slots__ = ("executable", "out_avals", "handlers", "weights", "text", "callbacks")
+
+    def __init__(self, executable, out_avals: Sequence[ShapedArray], weights: Sequence = (), text: str = "",
+                 callbacks: Sequence = ()):
+        sharding = xla.default_sharding()
+        self.executable, self.out_avals, self.text, self.callbacks = executable, list(out_avals), text, callbacks
+        self.handlers = [xla.result_handler(xla.buffer_aval(a.physical.shape, a.physical.dtype, a.weak_type), sharding)
+                         for a in out_avals]
+        self.weights = [to_buffer(w, typeof(w)) for w in weights]
+
+    def run(self, buffers: list) -> list[Array]:
+        """Device buffers in, Arrays out."""
+        outs = self.executable.execute_sharded(self.weights + buffers if self.weights else buffers)
+        return [Array(b, a) for b, a in zip(outs.consume_with_handlers(self.handlers), self.out_avals)]
+
+
+def compile_jaxpr(jaxpr: Jaxpr, name: str, donated: Sequence[bool] = ()) -> Program:
+    """Lower and compile for the default device."""
+    text, weights, callbacks = lower(jaxpr, name, donated)
+    return Program(xla.compile_text(text, host_callbacks=callbacks), jaxpr.out_avals, weights, text, callbacks)
+
+
+# ---- eager -------------------------------------------------------------------------------------------------------
+
+_programs: dict[Any, Program] = {}
+_CAPACITY = 8192
+
+
+def evaluate(prim, args: Sequence, params: dict) -> list:
+    """Run one primitive on concrete values."""
+    avals, buffers = [], []
+    for x in args:
+        if type(x) is Array:
+            avals.append(x.aval)
+            buffers.append(x.buf)
+        elif isinstance(x, Tracer):
+            raise errors.UnexpectedTracerError(x)
+        else:
+            a = typeof(x)
+            avals.append(a)
+            buffers.append(to_buffer(x, a))
+    direct = getattr(prim, "evaluate", None)
+    if direct is not None:
+        return direct(args, params)
+    key = (prim, tuple(avals), tuple(params.items()), config.trace_key())
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = _compile(prim, avals, params)
+        if len(_programs) > _CAPACITY:
+            _programs.pop(next(iter(_programs)))
+    outs = program.run(buffers)
+    if config.debug_nans or config.debug_infs:
+        check_finite(prim.name, outs)
+    return outs
+
+
+def _compile(prim, avals, params) -> Program:
+    ins = [Var(a) for a in avals]
+    outs = [Var(a) for a in prim.infer(*avals, **params)]
+    return compile_jaxpr(Jaxpr(list(ins), [Eqn(prim, list(ins), outs, params)], list(outs)), prim.name)
+
+
+def check_finite(what: str, outs: Sequence[Array]) -> None:
+    """Raise FloatingPointError where debug_nans or debug_infs asks for it."""
+    for x in outs:
+        if isinstance(x.dtype, np.dtype) and np.issubdtype(x.dtype, np.inexact):
+            v = x._value
+            if config.debug_nans and np.isnan(v).any():
+                raise FloatingPointError(f"invalid value (nan) encountered in {what}")
+            if config.debug_infs and np.isinf(v).any():
+                raise FloatingPointError(f"invalid value (inf) encountered in {what}")
+
+
+def clear_caches() -> None:
+    """Forget every compiled eager operation."""
+    _programs.clear()

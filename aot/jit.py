@@ -1,0 +1,343 @@
+"""`jit`: trace once per signature, compile once, then dispatch; and the staged forms trace / lower / compile."""
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, Callable, Iterable, Sequence
+
+
+
+
+from aot.array import Array, to_buffer
+from aot.config import config
+from aot.ops.call import pjit_p
+from aot.source import api_boundary
+from aot.trace import (Jaxpr, ShapedArray, StageTrace, Tracer, base_trace, bind, is_live, state, tracing, typeof)
+from aot.tree_util import default_registry, keystr, tree_flatten, tree_flatten_with_path
+
+_flatten = default_registry.flatten
+
+
+class Signature:
+    """What distinguishes one trace of a function from another."""
+    __slots__ = ("key", "in_tree", "avals", "static")
+
+    def __init__(self, in_tree, avals, static):
+        self.in_tree, self.avals, self.static = in_tree, tuple(avals), static
+        self.key = (in_tree, self.avals, static, config.trace_key(), tuple(state.axes.items()))
+
+
+class Entry:
+    """One traced signature: the jaxpr (captured tracers first), and the program once compiled."""
+    __slots__ = ("jaxpr", "captured", "out_tree", "program", "donated", "name", "signature")
+
+    def __init__(self, jaxpr, captured, out_tree, donated, name, signature):
+        self.jaxpr, self.captured, self.out_tree, self.donated = jaxpr, captured, out_tree, donated
+        self.program, self.name, self.signature = None, name, signature
+
+
+def trace_to_entry(fun: Callable, in_tree, avals: Sequence[ShapedArray], name: str, donated: tuple,
+                   signature=None) -> Entry:
+    """Trace fun, called with the tree of arguments (args, kwargs), on avals."""
+    trace = StageTrace()
+    with tracing(trace):
+        ins = [trace.new_input(a) for a in avals]
+        trace.inputs = ins  # type: ignore[attr-defined]  (error messages name the argument a tracer came from)
+        args, kwargs = in_tree.unflatten(ins)
+        out = fun(*args, **kwargs)
+        leaves, out_tree = _flatten(out)
+        for x in leaves:
+            check_output(x, out, name)
+        jaxpr, captured = trace.close(ins, leaves, name)
+    return Entry(jaxpr, captured, out_tree, donated, name, signature)
+
+
+def check_output(x: Any, out: Any, name: str) -> None:
+    try:
+        typeof(x)
+    except TypeError:
+        path = next(keystr(p) for p, leaf in tree_flatten_with_path(out)[0] if leaf is x)
+        where = f" at output component {path}" if path else ""
+        raise TypeError(f"function {name} to be traced must return arrays, scalars or pytrees of them; got a value of "
+                        f"type {type(x)}{where}. hint: return only arrays; keep other objects outside the function"
+                        ) from None
+
+
+def argument_aval(x: Any, describe: Callable[[], str]) -> ShapedArray:
+    try:
+        return typeof(x)
+    except TypeError:
+        raise TypeError(f"{describe()} of type {type(x)} is not a valid JAX type. hint: pass arrays or numbers, or mark "
+                        "the argument static with static_argnums or static_argnames") from None
+
+
+class JitFunction:
+    """A function compiled per signature.  See `jit`."""
+
+    def __init__(self, fun: Callable, static_argnums=(), static_argnames=(), donate_argnums=(), donate_argnames=(),
+                 inline: bool = False, keep_unused: bool = False):
+        functools.update_wrapper(self, fun)
+        self.fun, self.name, self.inline = fun, getattr(fun, "__name__", type(fun).__name__), inline
+        self.static_nums, self.static_names = resolve_static(fun, static_argnums, static_argnames)
+        self.donate_nums, self.donate_names = resolve_static(fun, donate_argnums, donate_argnames)
+        self.plain = not (self.static_nums or self.static_names)
+        self.donates = bool(self.donate_nums or self.donate_names)
+        self.entries: dict[Any, Entry] = {}
+        self.fast: dict[Any, Any] = {}
+
+    # ---- calling ----
+    def __call__(self, *args, **kwargs):
+        if state.trace is base_trace and not kwargs and self.plain and not config.disable_jit:
+            leaves, tree = _flatten(args)
+            avals = []
+            for x in leaves:
+                if type(x) is Array:
+                    avals.append(x.aval)
+                elif isinstance(x, Tracer):
+                    break
+                else:
+                    avals.append(argument_aval(x, functools.partial(self._describe, args, {}, x)))
+            else:
+                key = (tree, tuple(avals), config.trace_key())
+                entry = self.fast.get(key)
+                if entry is None:
+                    entry = self.fast[key] = self._entry(*self._signature(args, kwargs)[:2])
+                return self._run(entry, leaves, avals)
+        return self._call_slow(args, kwargs)
+
+    @api_boundary
+    def _call_slow(self, args, kwargs):
+        if config.disable_jit:
+            return self.fun(*args, **kwargs)
+        signature, leaves = self._signature(args, kwargs)
+        if state.trace is base_trace and not any(isinstance(x, Tracer) for x in leaves):
+            return self._run(self._entry(signature, leaves), leaves, signature.avals)
+        entry = self._entry(signature, leaves)
+        outs = bind(pjit_p, *entry.captured, *leaves, jaxpr=entry.jaxpr, name=self.name,
+                    **({"inline": True} if self.inline else {}))
+        return entry.out_tree.unflatten(outs)
+
+    def _run(self, entry: Entry, leaves, avals):
+        program = entry.program
+        if program is None:
+            program = entry.program = compile_entry(entry)
+        buffers = [x.buf if type(x) is Array else to_buffer(x, a) for x, a in zip(leaves, avals)]
+        outs = program.run(buffers)
+        if config.debug_nans or config.debug_infs:
+            self._check_finite(entry, outs, leaves)
+        return entry.out_tree.unflatten(outs)
+
+    def _check_finite(self, entry, outs, leaves):
+        from aot.compile.eager import check_finite
+        try:
+            check_finite(f"the output of jitted function {self.name}", outs)
+        except FloatingPointError:
+            args, kwargs = entry.signature.in_tree.unflatten(leaves)
+            with config_override("disable_jit", True):
+                self._merge_static(entry.signature)(*args, **kwargs)      # finds the operation, and the user's line
+            raise
+
+    # ---- signatures ----
+    def _signature(self, args, kwargs) -> tuple[Signature, list]:
+        dynamic, named, static = self._split(args, kwargs)
+        leaves, in_tree = _flatten((dynamic, named))
+        avals = [x.aval if type(x) is Array else
+                 argument_aval(x, functools.partial(self._describe, args, kwargs, x)) for x in leaves]
+        return Signature(in_tree, avals, static), leaves
+
+    def _split(self, args, kwargs):
+        if self.plain:
+            return args, kwargs, ()
+        n = len(args)
+        nums = {i + n if i < 0 else i for i in self.static_nums}
+        static = tuple([(i, _Static(args[i], self, i)) for i in sorted(nums) if i < n]
+                       + [(k, _Static(kwargs[k], self, k)) for k in sorted(kwargs) if k in self.static_names])
+        dynamic = tuple(x for i, x in enumerate(args) if i not in nums)
+        return dynamic, {k: v for k, v in kwargs.items() if k not in self.static_names}, (n, static)
+
+    def _merge_static(self, signature: Signature) -> Callable:
+        """The function of dynamic arguments only."""
+        if not signature.static:
+            return self.fun
+        n, static = signature.static
+        fixed = dict(static)
+
+        @functools.wraps(self.fun)
+        def call(*dynamic, **named):
+            it = iter(dynamic)
+            args = [fixed[i].value if i in fixed else next(it) for i in range(n)]
+            return self.fun(*args, **named, **{k: v.value for k, v in fixed.items() if isinstance(k, str)})
+        return call
+
+    def _describe(self, args, kwargs, leaf) -> str:
+        """Words for the argument that `leaf` is, e.g. `Argument 'params['w']'`."""
+        names = parameter_names(self.fun, len(args))
+        for i, x in enumerate(args):
+            for path, found in tree_flatten_with_path(x)[0]:
+                if found is leaf:
+                    return f"Argument '{names[i]}{keystr(path)}'"
+        for k, x in kwargs.items():
+            for path, found in tree_flatten_with_path(x)[0]:
+                if found is leaf:
+                    return f"Argument '{k}{keystr(path)}'"
+        return f"Argument '{leaf}'"
+
+    def _entry(self, signature: Signature, leaves) -> Entry:
+        entry = self.entries.get(signature.key)
+        if entry is not None and all(is_live(x.trace) for x in entry.captured):
+            return entry
+        donated = self._donated(signature, leaves) if self.donates else ()
+        entry = trace_to_entry(self._merge_static(signature), signature.in_tree, signature.avals, self.name, donated,
+                               signature)
+        self.entries[signature.key] = entry
+        return entry
+
+    def _donated(self, signature, leaves) -> tuple[bool, ...]:
+        args, kwargs = signature.in_tree.unflatten(range(len(leaves)))
+        position = list(range(len(args)))
+        if signature.static:
+            n, static = signature.static
+            fixed = {i for i, _ in static}
+            position = [i for i in range(n) if i not in fixed]
+        donated: set[int] = set()
+        for i, x in zip(position, args):
+            if i in self.donate_nums:
+                donated.update(tree_flatten(x)[0])
+        for k, x in kwargs.items():
+            if k in self.donate_names:
+                donated.update(tree_flatten(x)[0])
+        return tuple(i in donated for i in range(len(leaves)))
+
+    # ---- stages ----
+    @api_boundary
+    def trace(self, *args, **kwargs):
+        """Trace on arrays or ShapeDtypeStructs -> `Traced`."""
+        from aot.stages import Traced
+        signature, leaves = self._signature(args, kwargs)
+        return Traced(self, self._entry(signature, leaves), signature)
+
+    def lower(self, *args, **kwargs):
+        """Trace and lower to StableHLO -> `Lowered`."""
+        return self.trace(*args, **kwargs).lower()
+
+    def eval_shape(self, *args, **kwargs):
+        """Output shapes and dtypes without computing."""
+        return self.trace(*args, **kwargs).out_info
+
+    def clear_cache(self) -> None:
+        self.entries.clear()
+        self.fast.clear()
+
+    def _cache_size(self) -> int: return len(self.entries)
+
+    def __get__(self, obj, owner=None):
+        return self if obj is None else functools.partial(self, obj)
+
+    def __repr__(self): return f"<jitted {getattr(self.fun, '__qualname__', self.name)}>"
+
+
+class _Static:
+    """A static argument as part of a cache key."""
+    __slots__ = ("value", "hash")
+
+    def __init__(self, value, owner, where):
+        self.value = value
+        try:
+            self.hash = hash(value)
+        except TypeError:
+            raise ValueError(f"Non-hashable static arguments are used in a jitted function: static argument {where!r} "
+                             f"of {owner.name} is of type {type(value)}, which is not hashable. hint: pass a tuple "
+                             "instead of a list, or make the argument dynamic") from None
+
+    def __hash__(self): return self.hash
+    def __eq__(self, other): return type(self.value) is type(other.value) and self.value == other.value
+
+
+def compile_entry(entry: Entry):
+    from aot.compile.eager import compile_jaxpr
+    if entry.captured:
+        raise RuntimeError("internal: a program that runs captures a tracer")
+    if config.log_compiles:
+        import logging
+        logging.getLogger("aot").warning("Compiling %s for %s", entry.name, entry.jaxpr.in_avals)
+    return compile_jaxpr(entry.jaxpr, f"jit_{entry.name}", entry.donated)
+
+
+def run_jaxpr(jaxpr: Jaxpr, args: Sequence, name: str) -> list:
+    """Run a jaxpr on concrete values as one compiled program, kept with the jaxpr."""
+    from aot.compile.eager import compile_jaxpr
+    program = jaxpr.memo("program", lambda: compile_jaxpr(jaxpr, f"jit_{name}"))
+    return program.run([x.buf if type(x) is Array else to_buffer(x, a) for x, a in zip(args, jaxpr.in_avals)])
+
+
+def config_override(name, value):
+    from aot.config import override
+    return override(name, value)
+
+
+# ---- the public function -----------------------------------------------------------------------------------------
+
+def jit(fun: Callable | None = None, *, in_shardings: Any = None, out_shardings: Any = None,
+        static_argnums: int | Sequence[int] | None = None, static_argnames: str | Iterable[str] | None = None,
+        donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Iterable[str] | None = None,
+        keep_unused: bool = False, device: Any = None, backend: str | None = None, inline: bool = False,
+        compiler_options: dict | None = None) -> Any:
+    """Compile fun with XLA, once for each combination of argument shapes, dtypes and static values.
+
+    static_*: arguments that are Python values to the trace (hashable).  donate_*: arguments whose buffers may be
+    reused for results.  Usable as a decorator, with or without options.
+    """
+    if fun is None:
+        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames,
+                                 donate_argnums=donate_argnums, donate_argnames=donate_argnames,
+                                 keep_unused=keep_unused, inline=inline)
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
+    if inspect.isgeneratorfunction(fun):
+        raise TypeError(f"Expected a function, got a generator function: {fun}")
+    return JitFunction(fun, _tuple(static_argnums), _tuple(static_argnames), _tuple(donate_argnums),
+                       _tuple(donate_argnames), inline, keep_unused)
+
+
+def _tuple(x) -> tuple:
+    return () if x is None else (x,) if isinstance(x, (int, str)) else tuple(x)
+
+
+def resolve_static(fun, nums: tuple, names: tuple) -> tuple[frozenset, frozenset]:
+    """Positions and names that mean the same parameters, each inferred from the other where the signature tells."""
+    if not nums and not names:
+        return frozenset(), frozenset()
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (ValueError, TypeError):
+        return frozenset(nums), frozenset(names)
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    known = {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
+    for i in nums:
+        if not variadic and not -len(positional) <= i < len(positional):
+            raise ValueError(f"static_argnums or donate_argnums has {i}, but {getattr(fun, '__name__', fun)} takes only "
+                             f"{len(positional)} positional arguments")
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for name in names:
+            if name not in known:
+                raise ValueError(f"jit got invalid argument name {name!r} in static_argnames or donate_argnames; "
+                                 f"{getattr(fun, '__name__', fun)} has {sorted(known)}")
+    position = {p.name: i for i, p in enumerate(positional)}
+    wrapped = [i + len(positional) if i < 0 and not variadic else i for i in nums]
+    out_names = {*names, *(positional[i].name for i in wrapped if 0 <= i < len(positional)
+                           and positional[i].kind is not inspect.Parameter.POSITIONAL_ONLY)}
+    return frozenset([*wrapped, *(position[n] for n in names if n in position)]), frozenset(out_names)
+
+
+def parameter_names(fun, n: int) -> list[str]:
+    """Names for n positional arguments of fun."""
+    try:
+        names = [p.name for p in inspect.signature(fun).parameters.values()
+                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    except (ValueError, TypeError):
+        names = []
+    return [names[i] if i < len(names) else f"args[{i}]" for i in range(n)]
+
+
+__all__ = ["JitFunction", "jit"]

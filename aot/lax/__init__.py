@@ -1,0 +1,18 @@
+"""Primitive operations with JAX's names: thin, strict about dtypes and shapes, and each one differentiable, batchable
+and lowerable.  `aot.numpy` is built on these."""
+from aot.ops.call import pjit_p as pjit_p
+from aot.ops.dot import Precision, batch_matmul, dot, dot_general
+from aot.ops.elementwise import (RoundingMethod, _convert_element_type, abs, acos, acosh, add, asin, asinh, atan, atan2,
+                                 atanh, bessel_i1e, bitcast_convert_type, bitwise_and, bitwise_not, bitwise_or,
+                                 bitwise_xor, cbrt, ceil, clamp, clz, complex, conj, convert_element_type, copy, cos,
+                                 cosh, digamma, div, eq, erf, erf_inv, erfc, exp, exp2, expm1, floor, ge, gt, imag,
+                                 integer_pow, is_finite, le, lgamma, log, log1p, logistic, lt, max, min, mul, ne, neg,
+                                 nextafter, polygamma, population_count, pow, real, reduce_precision, rem, round, rsqrt,
+                                 select, select_n, shift_left, shift_right_arithmetic, shift_right_logical, sign, sin,
+                                 sinh, sqrt, square, sub, tan, tanh, zeta)
+from aot.ops.reductions import (argmax, argmin, cumlogsumexp, cummax, cummin, cumprod, cumsum, reduce, reduce_and,
+                                reduce_max, reduce_min, reduce_or, reduce_prod, reduce_sum, reduce_xor)
+from aot.ops.shape import (broadcast, broadcast_in_dim, broadcasted_iota, concatenate, dynamic_index_in_dim,
+                           dynamic_slice, dynamic_slice_in_dim, dynamic_update_index_in_dim, dynamic_update_slice,
+                           dynamic_update_slice_in_dim, expand_dims, full, full_like, index_in_dim, iota, pad, reshape,
+                           rev, slice, slice_in_dim, split, squeeze, transpose)

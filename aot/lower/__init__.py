@@ -1,0 +1,4 @@
+"""Lowering: Jaxpr -> StableHLO text."""
+from aot.lower.emitter import Emitter, Module, lower
+
+__all__ = ["Emitter", "Module", "lower"]

@@ -1,0 +1,338 @@
+"""Jaxpr -> StableHLO text.  Text, parsed once by MLIR, is several times faster to make than MLIR objects.
+
+An Emitter writes one function.  Values are SSA names; rules append lines and return names.  Constants are written
+where first used, once per block.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+from aot import source
+from aot.trace import Jaxpr, Literal, ShapedArray, as_numpy, stage, subjaxprs
+
+#: captured arrays with more bytes than this become parameters of the program instead of constants in it
+INLINE_LIMIT = 1024
+
+
+class Emitter:
+    def __init__(self, module: Module):
+        self.module = module
+        self.lines: list[str] = []
+        self.count = 0
+        self.scopes: list[dict] = [{}]
+        self.weights: dict[int, str] = {}     # id of a hoisted array -> the argument that carries it
+        self.loc = ""
+
+    # ---- lines ----
+    def fresh(self) -> str:
+        self.count += 1
+        return f"%{self.count}"
+
+    def op(self, rhs: str) -> str:
+        """Append one operation with one result -> its name."""
+        self.count += 1
+        name = f"%{self.count}"
+        self.lines.append(f"{name} = {rhs}{self.loc}")
+        return name
+
+    def ops(self, rhs: str, n: int) -> list[str]:
+        """Append one operation with n results -> their names."""
+        if n == 0:
+            self.lines.append(rhs + self.loc)
+            return []
+        name = self.fresh()
+        self.lines.append(f"{name}{f':{n}' if n > 1 else ''} = {rhs}{self.loc}")
+        return [name] if n == 1 else [f"{name}#{i}" for i in range(n)]
+
+    # ---- constants ----
+    def splat(self, value: Any, aval: ShapedArray) -> str:
+        """A constant of aval's type with every element equal to value (a Python or numpy scalar)."""
+        a = aval.physical
+        text = scalar_text(value, a.dtype)
+        return self._constant(f"dense<{text}>", a.mlir)
+
+    def constant(self, value: Any, aval: ShapedArray) -> str:
+        """A constant array."""
+        value = as_numpy(value, aval)
+        a = aval.physical
+        if value.size and not value.shape:
+            return self.splat(value[()], aval)
+        return self._constant(dense_text(value), a.mlir)
+
+    def _constant(self, dense: str, type_: str) -> str:
+        key = (dense, type_)
+        for scope in self.scopes:
+            if key in scope:
+                return scope[key]
+        name = self.scopes[-1][key] = self.op(f"stablehlo.constant {dense} : {type_}")
+        return name
+
+    # ---- common operations ----
+    def elementwise(self, hlo: str, ins: Sequence[ShapedArray], out: ShapedArray, xs: Sequence[str]) -> str:
+        t = out.mlir
+        if hlo.startswith("chlo.") or ins[0].mlir != t:
+            hlo = hlo if "." in hlo else f"stablehlo.{hlo}"
+            return self.op(f'"{hlo}"({", ".join(xs)}) : ({", ".join(a.mlir for a in ins)}) -> {t}')
+        return self.op(f"stablehlo.{hlo} {', '.join(xs)} : {t}")
+
+    def full_type(self, ins, out: ShapedArray) -> str:
+        return ShapedArray(out.shape, ins[0].dtype).mlir
+
+    def broadcast_scalar(self, x: str, aval: ShapedArray, shape: tuple[int, ...]) -> str:
+        if aval.shape == shape:
+            return x
+        extra = len(aval.physical.shape)
+        dims = ", ".join(str(len(shape) + i) for i in range(extra))
+        out = aval.update(shape=shape)
+        return self.op(f"stablehlo.broadcast_in_dim {x}, dims = [{dims}] : ({aval.mlir}) -> {out.mlir}")
+
+    def broadcast_in_dim(self, x: str, aval: ShapedArray, shape: tuple[int, ...], dims: Sequence[int]) -> str:
+        text = ", ".join(map(str, dims))
+        return self.op(f"stablehlo.broadcast_in_dim {x}, dims = [{text}] : ({aval.mlir}) -> "
+                       f"{aval.update(shape=shape).mlir}")
+
+    def select(self, pred: str, pred_aval, on_true: str, on_false: str, out: ShapedArray) -> str:
+        if out.physical.shape != out.shape and pred_aval.shape:
+            pred = self.broadcast_in_dim(pred, pred_aval, out.physical.shape, range(pred_aval.ndim))
+            pred_aval = pred_aval.update(shape=out.physical.shape)
+        return self.op(f"stablehlo.select {pred}, {on_true}, {on_false} : {pred_aval.mlir}, {out.mlir}")
+
+    def convert(self, x: str, a: ShapedArray, out: ShapedArray) -> str:
+        if a.dtype == out.dtype:
+            return x
+        if out.dtype == np.bool_:
+            zero = self.splat(0, a)
+            how = "FLOAT" if a.dtype.kind in "fcV" else "UNSIGNED" if a.dtype.kind == "u" else "SIGNED"
+            return self.op(f"stablehlo.compare NE, {x}, {zero}, {how} : ({a.mlir}, {a.mlir}) -> {out.mlir}")
+        if a.dtype.kind == "c" and out.dtype.kind != "c":
+            part = a.update(dtype=np.dtype("float32" if a.dtype == np.complex64 else "float64"))
+            x, a = self.op(f"stablehlo.real {x} : ({a.mlir}) -> {part.mlir}"), part
+            if a.dtype == out.dtype:
+                return x
+        return self.op(f"stablehlo.convert {x} : ({a.mlir}) -> {out.mlir}")
+
+    # ---- regions ----
+    def region(self, fn: Callable | Jaxpr, avals: Sequence[ShapedArray], ret: str = "stablehlo.return") -> str:
+        """A nested block computing fn (on tracers) of its arguments, as text `({ ^bb0(...): ... })`."""
+        outer, self.lines = self.lines, []
+        names = [f"%a{self.count}_{i}" for i in range(len(avals))]
+        self.count += 1
+        self.scopes.append({})
+        jaxpr = fn if isinstance(fn, Jaxpr) else stage_flat(fn, avals)
+        outs = self.jaxpr(jaxpr, names)
+        self.lines.append(f"{ret} {', '.join(outs)} : {', '.join(a.mlir for a in jaxpr.out_avals)}"
+                          if outs else ret)
+        self.scopes.pop()
+        body, self.lines = self.lines, outer
+        args = ", ".join(f"{n}: {a.mlir}" for n, a in zip(names, avals))
+        head = f"^bb0({args}):\n" if avals else ""
+        return "({\n" + head + "\n".join(body) + "\n})"
+
+    def inline(self, fn: Callable, ins: Sequence[ShapedArray], xs: Sequence[str]) -> list[str]:
+        """Trace fn (over lax functions, returning one value or a list) and emit its equations here."""
+        return self.jaxpr(stage_flat(fn, ins), xs)
+
+    # ---- jaxprs ----
+    def jaxpr(self, jaxpr: Jaxpr, args: Sequence[str]) -> list[str]:
+        """Emit every equation -> names of the outputs."""
+        env = dict(zip(jaxpr.invars, args, strict=True))
+        for e in jaxpr.eqns:
+            if self.module.locations:
+                self.loc = self.module.location(e.source)
+            self.eqn(e, env)
+        return [self.read(x, env) for x in jaxpr.outvars]
+
+    def read(self, x, env) -> str:
+        if type(x) is Literal:
+            return self.weights.get(id(x.val)) or self.constant(x.val, x.aval)
+        return env[x]
+
+    def eqn(self, e, env) -> None:
+        prim, outs = e.primitive, [v.aval for v in e.outvars]
+        ins = [x.aval for x in e.invars]
+        if prim.nary and outs[0].shape and any(not a.shape for a in ins):
+            shape, names, wide = outs[0].shape, [], []
+            for x in e.invars:
+                a = x.aval
+                if a.shape == shape:
+                    names.append(self.read(x, env))
+                elif type(x) is Literal and a.physical is a:
+                    a = a.update(shape=shape)
+                    names.append(self.splat(as_numpy(x.val, x.aval)[()], a))
+                else:
+                    names.append(self.broadcast_scalar(self.read(x, env), a, shape))
+                    a = a.update(shape=shape)
+                wide.append(a)
+            ins = wide
+        else:
+            names = [self.read(x, env) for x in e.invars]
+        env.update(zip(e.outvars, prim.lower(self, ins, outs, *names, **e.params)))
+
+    def call(self, jaxpr: Jaxpr, xs: Sequence[str], name: str) -> list[str]:
+        """Call the function that computes jaxpr, writing it once per module."""
+        fn, weights = self.module.function(jaxpr, name)
+        args = [*(self.weights[i] for i in weights), *xs]
+        types = [*(self.module.weight_types[i] for i in weights), *(a.mlir for a in jaxpr.in_avals)]
+        outs = ", ".join(a.mlir for a in jaxpr.out_avals)
+        return self.ops(f"func.call @{fn}({', '.join(args)}) : ({', '.join(types)}) -> ({outs})", len(jaxpr.outvars))
+
+
+def stage_flat(fn: Callable, avals: Sequence[ShapedArray]) -> Jaxpr:
+    def f(*xs):
+        out = fn(*xs)
+        return list(out) if isinstance(out, (list, tuple)) else [out]
+    jaxpr, captured = stage(f, [a.strip_weak_type() for a in avals])
+    if captured:
+        raise ValueError("a lowering rule captured a traced value")
+    return jaxpr
+
+
+class Module:
+    """One StableHLO module: @main plus one private function per called jaxpr."""
+
+    def __init__(self, name: str = "main", locations: bool = False, root: str | None = None):
+        self.name, self.locations, self.root = name, locations, root
+        self.functions: dict[int, tuple[str, list[int]]] = {}
+        self.names: set[str] = {"main"}
+        self.keep: list[Jaxpr] = []           # ids above stay valid while their jaxprs live
+        self.text: list[str] = []
+        self.weight_values: dict[int, Any] = {}
+        self.weight_types: dict[int, str] = {}
+        self._big: dict[int, list[int]] = {}
+        self.callbacks: list[Callable] = []
+        self._locations: dict[Any, str] = {}
+
+    def location(self, src) -> str:
+        if src is None:
+            return ""
+        found = self._locations.get(src)
+        if found is None:
+            file, line, function = source.location(src)
+            file = source.relative(file, self.root).replace("\\", "/").replace('"', "'")
+            found = self._locations[src] = f' loc("{function}"("{file}":{line}:0))'
+        return found
+
+    def big_literals(self, jaxpr: Jaxpr) -> list[int]:
+        """ids of the captured arrays in jaxpr (and below) that are hoisted to parameters."""
+        found = self._big.get(id(jaxpr))
+        if found is None:
+            seen: dict[int, None] = {}
+            for e in jaxpr.eqns:
+                for x in e.invars:
+                    self._note(x, seen)
+                for sub in subjaxprs(e.params):
+                    seen.update(dict.fromkeys(self.big_literals(sub)))
+            for x in jaxpr.outvars:
+                self._note(x, seen)
+            found = self._big[id(jaxpr)] = list(seen)
+            self.keep.append(jaxpr)
+        return found
+
+    def _note(self, x, seen):
+        if type(x) is Literal and x.aval.shape and x.aval.size * itemsize(x.aval) > INLINE_LIMIT:
+            seen[id(x.val)] = None
+            self.weight_values[id(x.val)] = x.val
+            self.weight_types[id(x.val)] = x.aval.mlir
+
+    def function(self, jaxpr: Jaxpr, name: str) -> tuple[str, list[int]]:
+        """Write the function of jaxpr if it is new -> (its name, the hoisted arrays it takes first)."""
+        found = self.functions.get(id(jaxpr))
+        if found is None:
+            fn = self._unique(name)
+            weights = self.big_literals(jaxpr)
+            found = self.functions[id(jaxpr)] = (fn, weights)
+            self.keep.append(jaxpr)
+            self.text.append(self._function_text(f"private @{fn}", jaxpr, weights, []))
+        return found
+
+    def _unique(self, name: str) -> str:
+        base = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "fn"
+        fn, n = base, 0
+        while fn in self.names:
+            fn, n = f"{base}_{n}", n + 1
+        self.names.add(fn)
+        return fn
+
+    def _function_text(self, head: str, jaxpr: Jaxpr, weights: list[int], arg_attrs: Sequence[str]) -> str:
+        e = Emitter(self)
+        names = [f"%arg{i}" for i in range(len(weights) + len(jaxpr.invars))]
+        e.weights = dict(zip(weights, names))
+        types = [*(self.weight_types[i] for i in weights), *(a.mlir for a in jaxpr.in_avals)]
+        attrs = [*[""] * len(weights), *(arg_attrs or [""] * len(jaxpr.invars))]
+        outs = e.jaxpr(jaxpr, names[len(weights):])
+        out_types = ", ".join(a.mlir for a in jaxpr.out_avals)
+        args = ", ".join(f"{n}: {t}{a}" for n, t, a in zip(names, types, attrs))
+        ret = f"return {', '.join(outs)} : {out_types}" if outs else "return"
+        return f"func.func {head}({args}) -> ({out_types}) {{\n" + "\n".join([*e.lines, ret]) + "\n}"
+
+    def main(self, jaxpr: Jaxpr, arg_attrs: Sequence[str] = ()) -> tuple[str, list]:
+        """-> (module text, hoisted arrays, which @main takes as its first parameters)."""
+        weights = self.big_literals(jaxpr)
+        main = self._function_text("public @main", jaxpr, weights, arg_attrs)
+        text = f"module @{self._clean(self.name)} {{\n" + "\n".join([main, *self.text]) + "\n}\n"
+        return text, [self.weight_values[i] for i in weights]
+
+    @staticmethod
+    def _clean(name: str) -> str:
+        return "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "main"
+
+
+def itemsize(a: ShapedArray) -> int:
+    return a.physical.dtype.itemsize * (a.physical.size // max(a.size, 1) or 1)
+
+
+# ---- constants as text -------------------------------------------------------------------------------------------
+
+def scalar_text(value: Any, dtype: np.dtype) -> str:
+    """One element of a dense attribute; floats that decimal cannot carry are written as bits."""
+    name = dtype.name
+    if name == "bool":
+        return "true" if value else "false"
+    if dtype.kind in "iu" or name in ("int4", "uint4", "int2", "uint2"):
+        return str(int(value))
+    if dtype.kind == "c":
+        part = np.dtype("float32" if name == "complex64" else "float64")
+        value = dtype.type(value)
+        return f"({scalar_text(value.real, part)}, {scalar_text(value.imag, part)})"
+    typed = np.asarray(value, dtype)
+    if name in ("float32", "float64") and np.isfinite(typed):
+        text = repr(float(typed))
+        mantissa, _, exponent = text.partition("e")
+        mantissa = mantissa if "." in mantissa else mantissa + ".0"
+        return f"{mantissa}e{exponent}" if exponent else mantissa
+    bits = int(typed.view(f"u{dtype.itemsize}"))
+    digits = max(dtype.itemsize * 2, 1)
+    return f"0x{bits:0{digits}X}"
+
+
+def dense_text(value: np.ndarray) -> str:
+    """The `dense<...>` attribute of an array of at least one dimension."""
+    if value.size == 0:
+        return "dense<>"
+    flat = value.reshape(-1)
+    if value.size > 1 and value.dtype.kind != "V" and (flat[0] == flat).all() and not (value == 0).all():
+        return f"dense<{scalar_text(flat[0], value.dtype)}>"
+    name = value.dtype.name
+    if name == "bool" or name in ("int4", "uint4", "int2", "uint2"):
+        return f"dense<{_nested(value)}>"
+    data = np.ascontiguousarray(value).tobytes()
+    return f'dense<"0x{data.hex().upper()}">'
+
+
+def _nested(value: np.ndarray) -> str:
+    if value.ndim == 0:
+        return scalar_text(value[()], value.dtype)
+    return f"[{', '.join(_nested(v) for v in value)}]"
+
+
+def lower(jaxpr: Jaxpr, name: str = "main", donated: Sequence[bool] = (), locations: bool = False,
+          root: str | None = None) -> tuple[str, list, list[Callable]]:
+    """-> (StableHLO text, hoisted arrays = leading parameters of @main, host callbacks)."""
+    module = Module(name, locations, root)
+    attrs = [" {jax.buffer_donor = true}" if d else "" for d in donated]
+    text, weights = module.main(jaxpr, attrs)
+    return text, weights, module.callbacks
+
+

@@ -1,0 +1,239 @@
+"""Rule families: what whole kinds of primitives share.  A family is a Primitive subclass; a row is one call."""
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Callable
+
+import numpy as np
+
+from aot import dtypes
+from aot.trace import (Primitive, ShapedArray, Zero, bind, bind1, is_linear, tangent_aval, typeof)
+
+KINDS = {"f": "floating", "c": "complex", "i": "signed integer", "u": "unsigned integer", "b": "bool", "k": "key"}
+
+
+@lru_cache(maxsize=None)
+def kind(dtype) -> str:
+    """One letter: f float, c complex, i signed, u unsigned, b bool, k key, 0 float0."""
+    if not isinstance(dtype, np.dtype):
+        return "k"
+    if dtype == dtypes.float0:
+        return "0"
+    return ("b" if dtype == np.bool_ else "c" if dtypes.issubdtype(dtype, np.complexfloating)
+            else "f" if dtypes.issubdtype(dtype, np.floating)
+            else "u" if dtypes.issubdtype(dtype, np.unsignedinteger) else "i")
+
+
+@lru_cache(maxsize=4096)
+def _typed_scalar(value, dtype):
+    return dtype.type(value)
+
+
+def lit(x: Any, value) -> Any:
+    """The scalar `value` in the dtype of x, weakly typed if x is."""
+    a = typeof(x)
+    if a.weak_type:
+        k = kind(a.dtype)
+        python = float(value) if k == "f" else complex(value) if k == "c" else int(value)
+        if typeof(python).dtype == a.dtype:
+            return python
+    return _typed_scalar(value, a.dtype)
+
+
+def check_dtype(name: str, accepts: str, aval: ShapedArray) -> None:
+    if kind(aval.dtype) not in accepts:
+        wanted = ", ".join(KINDS[k] for k in accepts)
+        raise TypeError(f"{name} does not accept dtype {aval.dtype.name}; accepted: {wanted}. "
+                        f"hint: convert the operand with astype, or use the aot.numpy function, which promotes")
+
+
+def unbroadcast(ct, aval: ShapedArray):
+    """Cotangent of a result -> cotangent of an operand that may have been a broadcast scalar."""
+    if not aval.shape and typeof(ct).shape:
+        from aot.ops.reductions import reduce_sum
+        return reduce_sum(ct, tuple(range(typeof(ct).ndim)))
+    return ct
+
+
+class Elementwise(Primitive):
+    """Same position in, same position out; rank-0 operands are broadcast."""
+    nary = True
+
+    def __init__(self, name: str, hlo: str, partials: tuple, accepts: str, result=None, transposes: tuple | None = None,
+                 emit: Callable | None = None):
+        """partials[i](t, y, *xs, **params): tangent contribution of operand i, or None for none.
+        result: dtype of the result as a function of the operand's dtype.  transposes[i](ct, *xs, **params)."""
+        self.name, self.hlo, self.partials, self.accepts = name, hlo, partials, frozenset(accepts)
+        self.result, self.transposes, self.emit = result, transposes, emit
+        self._ok: set = set()
+
+    def infer(self, *avals, **params):
+        a = avals[0]
+        if len(avals) == 1:
+            if a.dtype not in self._ok:
+                check_dtype(self.name, self.accepts, a)
+                self._ok.add(a.dtype)
+            return [a] if self.result is None else [self.out_aval(a.shape, a.dtype, a.weak_type)]
+        shape, weak, dtype = a.shape, a.weak_type, a.dtype
+        for b in avals[1:]:
+            if b.dtype is not dtype and b.dtype != dtype:
+                raise self.dtype_error(avals)
+            if b.shape != shape:
+                if not shape:
+                    shape = b.shape
+                elif b.shape:
+                    raise self.shape_error(avals)
+            weak = weak and b.weak_type
+        if dtype not in self._ok:
+            check_dtype(self.name, self.accepts, a)
+            self._ok.add(dtype)
+        if self.result is None:
+            return [a if shape is a.shape and weak == a.weak_type else ShapedArray(shape, dtype, weak)]
+        return [self.out_aval(shape, dtype, weak)]
+
+    def out_aval(self, shape, dtype, weak):
+        out = self.result(dtype)
+        return ShapedArray(shape, out, weak and kind(out) != "b")
+
+    def dtype_error(self, avals):
+        got = ", ".join(a.dtype.name for a in avals)
+        return TypeError(f"lax.{self.name} requires arguments to have the same dtypes, got {got}. "
+                         f"hint: aot.numpy has functions that promote; or convert one with astype")
+
+    def shape_error(self, avals):
+        got = ", ".join(str(a.shape) for a in avals)
+        return TypeError(f"{self.name} got incompatible shapes for broadcasting: {got}. hint: lax functions broadcast "
+                         f"only scalars; use aot.numpy or broadcast_to first")
+
+    def jvp(self, primals, tangents, **params):
+        y = bind1(self, *primals, **params)
+        a = typeof(y)
+        total = None
+        for p, t in zip(self.partials, tangents):
+            if p is None or type(t) is Zero:
+                continue
+            part = p(t, y, *primals, **params)
+            if type(part) is Zero:
+                continue
+            total = part if total is None else add_any(total, part)
+        if total is None:
+            return [y], [Zero(tangent_aval(a))]
+        if typeof(total).shape != a.shape:
+            from aot.ops.shape import broadcast_to
+            total = broadcast_to(total, a.shape)
+        return [y], [total]
+
+    def transpose(self, cts, *xs, **params):
+        ct, = cts
+        if self.transposes is None:
+            raise self.missing("transpose")
+        if type(ct) is Zero:
+            return [None] * len(xs)
+        return [unbroadcast(f(ct, *xs, **params), x.aval) if is_linear(x) else None
+                for f, x in zip(self.transposes, xs)]
+
+    def vmap(self, axis, args, dims, **params):
+        if len(args) == 1:
+            return bind(self, *args, **params), list(dims)
+        xs, d = align(axis, args, dims)
+        return bind(self, *xs, **params), [d]
+
+    def lower(self, e, ins, outs, *xs, **params):
+        if self.emit is not None:
+            return [self.emit(e, ins, outs, *xs, **params)]
+        return [e.elementwise(self.hlo, ins, outs[0], xs)]
+
+
+def align(axis, args, dims):
+    """Operands of an n-ary elementwise operation, batched at one common dimension -> (operands, that dimension)."""
+    from aot.ops.shape import broadcast_in_dim, broadcast_new, moveaxis
+    avals = [typeof(x) for x in args]
+    rank = max(a.ndim - (d is not None) for a, d in zip(avals, dims))
+    d = next((d for a, d in zip(avals, dims) if d is not None and a.ndim == rank + 1), 0)
+    full = next((a.shape for a, e in zip(avals, dims) if e is None and a.ndim == rank and rank), None) or next(
+        (a.shape[:e] + a.shape[e + 1:] for a, e in zip(avals, dims) if e is not None and a.ndim == rank + 1), ())
+    shape = (*full[:d], axis.size, *full[d:])
+    out = []
+    for x, a, e in zip(args, avals, dims):
+        if e is None:
+            out.append(x if a.ndim == 0 else broadcast_new(x, axis.size, d))
+        elif a.ndim == rank + 1:
+            out.append(x if e == d else moveaxis(x, e, d))
+        else:
+            out.append(broadcast_in_dim(x, shape, (d,)))
+    return out, d
+
+
+def public(prim: Primitive, doc: str, n: int) -> Callable:
+    """The user-facing function of an elementwise primitive."""
+    if n == 1:
+        def f(x, accuracy=None): return state_bind(prim, (x,))
+    elif n == 2:
+        def f(x, y): return state_bind(prim, (x, y))
+    else:
+        def f(*xs): return state_bind(prim, xs)
+    f.__name__ = f.__qualname__ = prim.name.removesuffix("_")
+    f.__doc__ = doc
+    f.primitive = prim  # type: ignore[attr-defined]
+    f.__module__ = "aot.lax"
+    return f
+
+
+def state_bind(prim, xs):
+    from aot.trace.core import state
+    return state.trace.process(prim, xs, {})[0]
+
+
+def unary(name: str, hlo: str, tangent: Callable | None, accepts: str = "fc", result=None, transpose=None, emit=None,
+          doc: str = "") -> Callable:
+    """Declare an elementwise function of one operand.  tangent(t, y, x) -> tangent of y."""
+    prim = Elementwise(name, hlo, (tangent,), accepts, result, (transpose,) if transpose else None, emit)
+    return public(prim, doc or f"Elementwise {name}.", 1)
+
+
+def binary(name: str, hlo: str, tx: Callable | None, ty: Callable | None, accepts: str = "fciu", result=None,
+           transposes=None, emit=None, doc: str = "") -> Callable:
+    """Declare an elementwise function of two operands of one dtype.  tx(t, z, x, y), ty(t, z, x, y)."""
+    prim = Elementwise(name, hlo, (tx, ty), accepts, result, transposes, emit)
+    return public(prim, doc or f"Elementwise {name}.", 2)
+
+
+class LinearOp(Primitive):
+    """Linear in its (first) operand; further operands are fixed.  The tangent goes through the same operation."""
+    linear = True
+
+    def jvp(self, primals, tangents, **params):
+        out = bind1(self, *primals, **params)
+        t = tangents[0]
+        if type(t) is Zero:
+            return [out], [Zero(tangent_aval(typeof(out)))]
+        return [out], [bind1(self, t, *primals[1:], **params)]
+
+
+class Bilinear(Primitive):
+    """Linear in each of two operands: d(x.y) = dx.y + x.dy."""
+    linear = True
+
+    def jvp(self, primals, tangents, **params):
+        (x, y), (dx, dy) = primals, tangents
+        out = bind1(self, x, y, **params)
+        parts = []
+        if type(dx) is not Zero:
+            parts.append(bind1(self, dx, y, **params))
+        if type(dy) is not Zero:
+            parts.append(bind1(self, x, dy, **params))
+        if not parts:
+            return [out], [Zero(tangent_aval(typeof(out)))]
+        return [out], [parts[0] if len(parts) == 1 else add_any(*parts)]
+
+
+class NonDifferentiable(Primitive):
+    """Outputs carry no tangent."""
+
+    def jvp(self, primals, tangents, **params):
+        outs = bind(self, *primals, **params)
+        return outs, [Zero(tangent_aval(typeof(x))) for x in outs]
+
+
+add_any = binary("add_any", "add", lambda t, z, x, y: t, lambda t, z, x, y: t, accepts="fciub",
+                 transposes=(lambda ct, x, y: ct, lambda ct, x, y: ct), doc="Sum of two tangents or cotangents.")

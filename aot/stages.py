@@ -1,0 +1,112 @@
+"""The stages between a function and its executable: Traced, Lowered, Compiled."""
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from aot import xla
+from aot.array import Array, to_buffer
+from aot.trace import ClosedJaxpr, ShapeDtypeStruct, hoist_consts, typeof
+from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path
+
+
+class Traced:
+    """A function traced on one signature."""
+
+    def __init__(self, owner, entry, signature):
+        self.owner, self.entry, self.signature = owner, entry, signature
+        self.in_tree, self.out_tree = signature.in_tree, entry.out_tree
+        self.in_avals, self.fun_name = list(signature.avals), owner.name
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        return hoist_consts(self.entry.jaxpr)
+
+    out_avals = property(lambda self: self.entry.jaxpr.out_avals)
+
+    @property
+    def out_info(self) -> Any:
+        return self.out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+                                        for a in self.out_avals])
+
+    def lower(self, **_) -> Lowered:
+        from aot.lower import lower
+        text, consts, callbacks = lower(self.entry.jaxpr, f"jit_{self.fun_name}", self.entry.donated)
+        return Lowered(self, text, consts, callbacks)
+
+
+class Lowered:
+    """A StableHLO module.  `@main` takes the hoisted constants `consts` first, then the flat inputs."""
+
+    def __init__(self, traced: Traced, text: str, consts: Sequence, callbacks: Sequence):
+        self.traced, self.text, self._consts, self.callbacks = traced, text, list(consts), list(callbacks)
+        self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
+        self.in_avals, self.out_avals = traced.in_avals, traced.out_avals
+        self.donated = traced.entry.donated or (False,) * len(self.in_avals)
+
+    out_info = property(lambda self: self.traced.out_info)
+
+    @property
+    def consts(self) -> list:
+        """The hoisted constants as numpy arrays."""
+        return [x._value if type(x) is Array else x for x in self._consts]
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The module as StableHLO text, with source locations when debug_info."""
+        if dialect not in (None, "stablehlo"):
+            raise ValueError(f"dialect {dialect!r} is not available; hint: use 'stablehlo'")
+        if not debug_info:
+            return str(xla.parse(self.text))
+        return self.located_text()
+
+    def located_text(self, root: str | None = None) -> str:
+        """The module with each operation's source line, relative to root."""
+        from aot.lower import lower
+        return lower(self.traced.entry.jaxpr, f"jit_{self.traced.fun_name}", self.traced.entry.donated,
+                     locations=True, root=root)[0]
+
+    def compiler_ir(self, dialect: str | None = None):
+        return xla.parse(self.text)
+
+    def cost_analysis(self) -> Any:
+        return self.compile().cost_analysis()
+
+    def compile(self, compiler_options: dict | None = None) -> Compiled:
+        """Compile for this process's device.  compiler_options: XLA debug options by name."""
+        from aot.compile.eager import Program
+        executable = xla.compile_text(self.text, host_callbacks=self.callbacks, **(compiler_options or {}))
+        return Compiled(self, Program(executable, self.out_avals, self._consts, self.text, self.callbacks))
+
+
+class Compiled:
+    """An executable.  Call it with arguments of exactly the types that were traced."""
+
+    def __init__(self, lowered: Lowered, program):
+        self.lowered, self.program = lowered, program
+        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
+        self.in_avals, self.out_avals = lowered.in_avals, lowered.out_avals
+
+    executable = property(lambda self: self.program.executable)
+    out_info = property(lambda self: self.lowered.out_info)
+
+    def runtime_executable(self) -> Any: return self.program.executable
+    def as_text(self) -> str: return self.program.executable.hlo_modules()[0].to_string()
+    def memory_analysis(self) -> Any: return self.program.executable.get_compiled_memory_stats()
+
+    def cost_analysis(self) -> dict:
+        """XLA's estimate: flops, bytes accessed, ..."""
+        found = self.program.executable.cost_analysis()
+        return found[0] if isinstance(found, (list, tuple)) else found
+
+    def __call__(self, *args, **kwargs):
+        leaves, tree = tree_flatten((args, kwargs))
+        if tree != self.in_tree:
+            raise TypeError(f"Function compiled with input pytree does not match the input pytree it was called with. "
+                            f"Compiled for {self.in_tree}, called with {tree}. hint: static arguments are not passed")
+        for i, (x, a) in enumerate(zip(leaves, self.in_avals)):
+            got = typeof(x)
+            if got.shape != a.shape or got.dtype != a.dtype:
+                path = keystr(tree_flatten_with_path((args, kwargs))[0][i][0])
+                raise TypeError(f"Argument types differ from the types for which this computation was compiled: "
+                                f"argument {path}: compiled for {a.str_short()}, called with {got.str_short()}")
+        outs = self.program.run([to_buffer(x, a) for x, a in zip(leaves, self.in_avals)])
+        return self.out_tree.unflatten(outs)

@@ -1,0 +1,280 @@
+"""Primitives, tracers and the current trace.  Everything else is a client of `bind`."""
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import Any, Sequence
+
+import numpy as np
+
+from aot import errors, source
+from aot.source import user_frame
+from aot.array_methods import ArrayMethods
+from aot.trace.aval import ShapedArray, typeof
+from aot.trace.jaxpr import Eqn, Jaxpr, Literal, Var
+
+
+class Primitive:
+    """One operation and all of its rules.  Arrays are positional, metadata is keyword, rules return lists.
+
+    infer(*avals, **params)                -> output avals
+    lower(e, ins, outs, *xs, **params)     -> names of results; e is the Emitter, ins/outs avals, xs operand names
+    jvp(primals, tangents, **params)       -> (outputs, output tangents); a tangent may be a symbolic `Zero`
+    linearize(primals, tangents, **params) -> the same, with primal and tangent work bound separately (only for
+                                              primitives that hold jaxprs; the jvp rules of all others do so anyway)
+    transpose(cts, *args, **params)        -> a cotangent or None for each argument; linear arguments are `Linear`
+    vmap(axis, args, dims, **params)       -> (outputs, output dims); axis has .size and .name
+    """
+    name: str = "?"
+    nary = False        # elementwise: rank-0 operands broadcast against the others
+    linear = False      # a rule family flag used by printing and checks
+
+    def infer(self, *avals: ShapedArray, **params) -> list[ShapedArray]: raise self.missing("infer")
+    def lower(self, e, ins, outs, *xs, **params) -> list[str]: raise self.missing("lower")
+    def jvp(self, primals, tangents, **params) -> tuple[list, list]: raise self.missing("jvp")
+    def transpose(self, cts, *args, **params) -> list: raise self.missing("transpose")
+    def vmap(self, axis, args, dims, **params) -> tuple[list, list]: raise self.missing("vmap")
+
+    linearize: Any = None
+    batch_consts = False    # True: `vmap` is also asked when no operand is batched (collectives, axis_index)
+
+    def effects(self, **params) -> frozenset: return frozenset()
+    def dce(self, eqn: Eqn, needed: list[bool]) -> Eqn: return eqn
+    def uses_axis(self, name: Any, params: dict) -> bool: return False
+    def rebind(self, args, params) -> list: return state.trace.process(self, args, params)
+
+    def __repr__(self): return self.name
+
+    def missing(self, rule: str) -> Exception:
+        return NotImplementedError(f"`{self.name}` has no {rule} rule; hint: add a `{rule}` method to class "
+                                   f"{type(self).__name__} in {type(self).__module__.replace('.', '/')}.py")
+
+
+# ---- the current trace -------------------------------------------------------------------------------------------
+
+class Trace:
+    """What happens to a primitive.  Rules run with `parent` current."""
+    parent: Trace | None = None
+
+    def process(self, prim: Primitive, args: Sequence, params: dict) -> list:
+        raise NotImplementedError
+
+    def custom_jvp(self, call, args) -> list: raise NotImplementedError
+    def custom_vjp(self, call, args) -> list: raise NotImplementedError
+
+
+class _State(threading.local):
+    trace: Any = None           # set to the eval trace on first use, see below
+    axes: dict = {}             # axis name -> size, for collectives under vmap and shard_map
+
+    def __init__(self):
+        self.trace, self.axes = base_trace, {}
+
+
+class _LazyEval(Trace):
+    """The bottom trace: runs each primitive through XLA.  The evaluator is imported by the first eager operation."""
+
+    def process(self, prim, args, params):
+        from aot.compile.eager import evaluate
+        _LazyEval.process = lambda self, prim, args, params: evaluate(prim, args, params)
+        return evaluate(prim, args, params)
+
+    def custom_jvp(self, call, args): return call.fun(*args)
+    def custom_vjp(self, call, args): return call.fun(*args)
+
+
+base_trace = _LazyEval()
+state = _State()
+
+
+@contextmanager
+def tracing(trace: Trace):
+    before = state.trace
+    state.trace = trace
+    try:
+        yield trace
+    finally:
+        state.trace = before
+
+
+@contextmanager
+def axis_env(name, size: int):
+    """Bind an axis name for collectives while tracing."""
+    before = state.axes
+    if name is not None:
+        state.axes = {**before, name: size}
+    try:
+        yield
+    finally:
+        state.axes = before
+
+
+def current() -> Trace:
+    return state.trace
+
+
+def bind(prim: Primitive, *args, **params) -> list:
+    """Run prim in the current trace -> list of results."""
+    return state.trace.process(prim, args, params)
+
+
+def bind1(prim: Primitive, *args, **params) -> Any:
+    return state.trace.process(prim, args, params)[0]
+
+
+# ---- tracers -----------------------------------------------------------------------------------------------------
+
+class Tracer(ArrayMethods):
+    """Stands for an array while a function is traced."""
+    __slots__ = ("trace", "aval", "__weakref__")
+    __array_priority__ = 1000
+    trace: Trace
+    aval: ShapedArray
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+    size = property(lambda self: self.aval.size)
+    weak_type = property(lambda self: self.aval.weak_type)
+    __hash__ = None  # type: ignore[assignment]
+
+    def concrete(self) -> Any:
+        """The concrete value under this tracer, or None."""
+        return None
+
+    def __bool__(self):
+        v = self._concrete_or(errors.TracerBoolConversionError)
+        return bool(v)
+
+    def __int__(self): return int(self._concrete_or(errors.ConcretizationTypeError, "int"))
+    def __float__(self): return float(self._concrete_or(errors.ConcretizationTypeError, "float"))
+    def __complex__(self): return complex(self._concrete_or(errors.ConcretizationTypeError, "complex"))
+    def __index__(self): return self._concrete_or(errors.TracerIntegerConversionError).__index__()
+
+    def __array__(self, *args, **kwargs):
+        return np.asarray(self._concrete_or(errors.TracerArrayConversionError), *args, **kwargs)
+
+    def tolist(self): return self._concrete_or(errors.ConcretizationTypeError, "tolist").tolist()
+    def item(self, *args): return self._concrete_or(errors.ConcretizationTypeError, "item").item(*args)
+    def block_until_ready(self): return self
+    def copy_to_host_async(self): return None
+
+    def _concrete_or(self, error, *context):
+        v = self.concrete()
+        if v is None:
+            raise error(self, *context)
+        return v
+
+    def __repr__(self):
+        name = type(self.trace).__name__
+        name = {"StageTrace": "DynamicJaxprTrace"}.get(name, name)
+        return f"Traced<{self.aval!r}>with<{name}>"
+
+
+def is_tracer(x: Any) -> bool:
+    return isinstance(x, Tracer)
+
+
+def is_live(trace: Trace) -> bool:
+    t: Trace | None = state.trace
+    while t is not None:
+        if t is trace:
+            return True
+        t = t.parent
+    return False
+
+
+def check_live(x: Tracer) -> None:
+    """A tracer may only be used while its transformation runs."""
+    if not is_live(x.trace):
+        raise errors.UnexpectedTracerError(x)
+
+
+def concrete_or_error(kind, x, context: str = ""):
+    """x as a concrete value (through kind(x) when given), or ConcretizationTypeError with the context."""
+    if isinstance(x, Tracer):
+        v = x.concrete()
+        if v is None:
+            raise errors.ConcretizationTypeError(x, context)
+        x = v
+    return x if kind is None else kind(x)
+
+
+# ---- staging: record equations -----------------------------------------------------------------------------------
+
+class StageTracer(Tracer):
+    __slots__ = ("var",)
+
+    def __init__(self, trace, var):
+        self.trace, self.var, self.aval = trace, var, var.aval
+
+
+class StageTrace(Trace):
+    """Records equations.  A tracer of an outer trace becomes an extra input; a concrete array becomes a literal."""
+
+    def __init__(self, parent: Trace | None = None):
+        self.parent = state.trace if parent is None else parent
+        self.eqns: list[Eqn] = []
+        self.captured: dict[int, tuple[Any, Var]] = {}
+        self.literals: dict[int, Literal] = {}
+
+    def new_input(self, aval: ShapedArray) -> StageTracer:
+        return StageTracer(self, Var(aval))
+
+    def atom(self, x: Any) -> Var | Literal:
+        """The operand that x is in this jaxpr."""
+        if type(x) is StageTracer and x.trace is self:
+            return x.var
+        if isinstance(x, Tracer):
+            found = self.captured.get(id(x))
+            if found is None:
+                check_live(x)
+                found = self.captured[id(x)] = (x, Var(x.aval))
+            return found[1]
+        if isinstance(x, (bool, int, float, complex)):
+            return Literal(x, typeof(x))
+        found = self.literals.get(id(x))
+        if found is None:
+            aval = typeof(x)
+            value = np.asarray(x, aval.dtype) if isinstance(x, (np.ndarray, np.generic)) else x
+            found = self.literals[id(x)] = Literal(value, aval)
+            if value is not x:
+                self.literals[id(value)] = found
+                self.captured_refs = [*getattr(self, "captured_refs", ()), x]  # keeps id(x) from being reused
+        return found
+
+    def process(self, prim, args, params):
+        atoms = [x.var if type(x) is StageTracer and x.trace is self else self.atom(x) for x in args]
+        avals = prim.infer(*[a.aval for a in atoms], **params)
+        outs = [StageTracer(self, Var(a)) for a in avals]
+        self.eqns.append(Eqn(prim, atoms, [o.var for o in outs], params, user_frame()))
+        return outs
+
+    def close(self, ins: Sequence[StageTracer], outs: Sequence, name: str = "") -> tuple[Jaxpr, list]:
+        """-> (jaxpr taking the captured tracers first, the captured tracers)."""
+        outvars = [self.atom(o) for o in outs]
+        captured = [x for x, _ in self.captured.values()]
+        return Jaxpr([v for _, v in self.captured.values()] + [i.var for i in ins], self.eqns, outvars, name), captured
+
+    def custom_jvp(self, call, args): return call.stage(self, args)
+    def custom_vjp(self, call, args): return call.stage(self, args)
+
+
+def stage(f, avals: Sequence[ShapedArray], name: str = "") -> tuple[Jaxpr, list]:
+    """Trace f on flat avals; f returns a flat list -> (jaxpr, captured tracers); the jaxpr takes those first."""
+    trace = StageTrace()
+    with tracing(trace):
+        ins = [trace.new_input(a) for a in avals]
+        return trace.close(ins, f(*ins), name)
+
+
+def eval_jaxpr(jaxpr, args: Sequence, consts: Sequence = ()) -> list:
+    """Run the equations in the current trace, under their own source locations."""
+    env = dict(zip(jaxpr.invars, args, strict=True))
+    env.update(zip(jaxpr.constvars, jaxpr.consts))
+    with source.replaying(None):
+        for e in jaxpr.eqns:
+            source.set_current(e.source)
+            ins = [x.val if type(x) is Literal else env[x] for x in e.invars]
+            env.update(zip(e.outvars, e.primitive.rebind(ins, e.params)))
+    return [x.val if type(x) is Literal else env[x] for x in jaxpr.outvars]

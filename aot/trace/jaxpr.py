@@ -1,0 +1,145 @@
+"""The jaxpr IR: variables, literals, equations, jaxprs, and their evaluation."""
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Sequence
+
+from aot.trace.aval import ShapedArray
+
+
+class Var:
+    """A value inside a jaxpr, named only when printed."""
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray):
+        self.aval = aval
+
+    def __repr__(self): return f"Var({self.aval.str_short()})"
+
+
+class Literal:
+    """A constant operand: a Python or numpy scalar, or a captured concrete array."""
+    __slots__ = ("val", "aval")
+
+    def __init__(self, val: Any, aval: ShapedArray):
+        self.val, self.aval = val, aval
+
+    def __repr__(self): return f"Literal({self.val})"
+
+
+Atom = Var | Literal
+
+
+class Eqn:
+    """One equation: outvars = primitive[params] invars."""
+    __slots__ = ("primitive", "invars", "outvars", "params", "source")
+
+    def __init__(self, primitive, invars: list, outvars: list, params: dict, source=None):
+        self.primitive, self.invars, self.outvars = primitive, invars, outvars
+        self.params, self.source = params, source
+
+    @property
+    def effects(self) -> frozenset:
+        return self.primitive.effects(**self.params)
+
+    def __str__(self):
+        from aot.trace.printing import eqn_text
+        return eqn_text(self)
+
+    __repr__ = __str__
+
+
+class Jaxpr:
+    """A typed list of equations.  Captured tracers are ordinary inputs; captured arrays are literals."""
+    __slots__ = ("invars", "eqns", "outvars", "debug_name", "_memo", "_effects", "__weakref__")
+    consts: Sequence = ()
+    constvars: Sequence = ()
+
+    def __init__(self, invars: list, eqns: list, outvars: list, debug_name: str = ""):
+        self.invars, self.eqns, self.outvars, self.debug_name = invars, eqns, outvars, debug_name
+        self._memo: dict = {}
+        self._effects: frozenset | None = None
+
+    in_avals = property(lambda self: [v.aval for v in self.invars])
+    out_avals = property(lambda self: [v.aval for v in self.outvars])
+    jaxpr = property(lambda self: self)
+
+    @property
+    def effects(self) -> frozenset:
+        if self._effects is None:
+            self._effects = frozenset().union(*(e.effects for e in self.eqns))
+        return self._effects
+
+    def memo(self, key: Any, make: Callable) -> Any:
+        """Derived forms (jvp, transpose, batched, ...) live exactly as long as the jaxpr they derive from."""
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = make()
+        return found
+
+    def __str__(self):
+        from aot.trace.printing import jaxpr_text
+        return jaxpr_text(self)
+
+    __repr__ = __str__
+
+
+class ClosedJaxpr:
+    """A jaxpr whose first variables (`constvars`) are bound to `consts`: what `make_jaxpr` returns."""
+    __slots__ = ("inner", "constvars", "consts")
+
+    def __init__(self, inner: Jaxpr, constvars: list, consts: list):
+        self.inner, self.constvars, self.consts = inner, constvars, consts
+
+    jaxpr = property(lambda self: self)
+    invars = property(lambda self: self.inner.invars)
+    outvars = property(lambda self: self.inner.outvars)
+    eqns = property(lambda self: self.inner.eqns)
+    in_avals = property(lambda self: self.inner.in_avals)
+    out_avals = property(lambda self: self.inner.out_avals)
+    effects = property(lambda self: self.inner.effects)
+    literals = property(lambda self: self.consts)
+
+    def __str__(self):
+        from aot.trace.printing import jaxpr_text
+        return jaxpr_text(self)
+
+    __repr__ = __str__
+
+
+def subjaxprs(params: dict) -> Iterable[Jaxpr]:
+    """The jaxprs among an equation's params (bodies, branches, ...)."""
+    for v in params.values():
+        if isinstance(v, Jaxpr):
+            yield v
+        elif isinstance(v, tuple):
+            yield from (j for j in v if isinstance(j, Jaxpr))
+
+
+def hoist_consts(jaxpr: Jaxpr) -> ClosedJaxpr:
+    """Array literals of the outermost equations become constvars, as `make_jaxpr` shows them."""
+    seen: dict[int, tuple[Any, Var]] = {}
+
+    def atom(x):
+        if type(x) is Literal and x.aval.shape and not isinstance(x.val, (bool, int, float, complex)):
+            return seen.setdefault(id(x.val), (x.val, Var(x.aval)))[1]
+        return x
+    eqns = [Eqn(e.primitive, [atom(x) for x in e.invars], e.outvars, e.params, e.source) for e in jaxpr.eqns]
+    inner = Jaxpr(jaxpr.invars, eqns, [atom(x) for x in jaxpr.outvars], jaxpr.debug_name)
+    return ClosedJaxpr(inner, [v for _, v in seen.values()], [x for x, _ in seen.values()])
+
+
+def dce(jaxpr: Jaxpr, used_outputs: Sequence[bool] | None = None, keep_inputs: bool = True) -> tuple[Jaxpr, list[bool]]:
+    """Drop equations (without effects) that no used output needs -> (jaxpr, which inputs are used)."""
+    outs = [v for v, u in zip(jaxpr.outvars, used_outputs or [True] * len(jaxpr.outvars)) if u]
+    live = {v for v in outs if type(v) is Var}
+    eqns = []
+    for e in reversed(jaxpr.eqns):
+        needed = [v in live for v in e.outvars]
+        if not any(needed) and not e.effects:
+            continue
+        e = e.primitive.dce(e, needed)
+        live.update(v for v in e.invars if type(v) is Var)
+        eqns.append(e)
+    used = [v in live for v in jaxpr.invars]
+    invars = jaxpr.invars if keep_inputs else [v for v, u in zip(jaxpr.invars, used) if u]
+    return Jaxpr(invars, eqns[::-1], outs, jaxpr.debug_name), used

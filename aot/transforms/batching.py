@@ -1,0 +1,103 @@
+"""The user-facing `vmap` over pytrees."""
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Sequence
+
+from aot.source import api_boundary
+from aot.trace import typeof
+from aot.transforms.vmap import Axis, to_dim, vmap_flat
+from aot.tree_util import broadcast_prefix, keystr, tree_flatten, tree_flatten_with_path, tree_leaves
+
+
+def _is_none(x): return x is None
+
+
+def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any = 0, axis_name: Any = None,
+         axis_size: int | None = None, spmd_axis_name: Any = None, sum_match: bool = False) -> Callable:
+    """Map fun over an axis of its arguments, vectorised.
+
+    in_axes: for each positional argument the axis to map (or None), or a tree of those; out_axes likewise for the
+    result.  axis_name names the axis for collectives such as lax.psum.
+    """
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not (in_axes is None or isinstance(in_axes, (int, tuple))):
+        raise TypeError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
+                        f"arguments passed to the function, but got {in_axes}.")
+    for leaf in tree_leaves(in_axes):
+        if not isinstance(leaf, int):
+            raise TypeError("vmap in_axes must be an int, None, or (nested) container with those types as leaves, but "
+                            f"got {in_axes}.")
+
+    @functools.wraps(fun)
+    @api_boundary
+    def vmap_f(*args, **kwargs):
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
+                             f"arguments passed to the function, but got len(in_axes)={len(in_axes)}, "
+                             f"len(args)={len(args)}")
+        leaves, tree = tree_flatten((args, kwargs))
+        dims = broadcast_prefix((in_axes, 0), (args, kwargs), is_leaf=_is_none, name="vmap in_axes")
+        dims = [None if d is None else _canonical(d, x, args) for d, x in zip(dims, leaves)]
+        axis = Axis(_axis_size(axis_size, leaves, dims, args, kwargs), axis_name)
+        box = {}
+
+        def flat(*xs):
+            a, k = tree.unflatten(xs)
+            out = fun(*a, **k)
+            outs, box["tree"] = tree_flatten(out)
+            box["axes"] = broadcast_prefix(out_axes, out, is_leaf=_is_none, name="vmap out_axes")
+            for x in outs:
+                typeof(x)
+            return outs
+        outs, out_dims = vmap_flat(flat, axis, leaves, dims)
+        return box["tree"].unflatten([_place(axis, x, d, want) for x, d, want in zip(outs, out_dims, box["axes"])])
+    return vmap_f
+
+
+def _canonical(d: int, x, args) -> int:
+    a = typeof(x)
+    if not -a.ndim <= d < a.ndim:
+        raise ValueError(f"vmap was requested to map its argument along axis {d}, which implies that its rank should be "
+                         f"at least {d + 1 if d >= 0 else -d}, but is only {a.ndim} (its shape is {a.shape})")
+    return d % a.ndim
+
+
+def _axis_size(given, leaves, dims, args, kwargs) -> int:
+    sizes = [typeof(x).shape[d] for x, d in zip(leaves, dims) if d is not None]
+    if given is not None:
+        sizes.append(given)
+    if not sizes:
+        raise ValueError("vmap must have at least one non-None value in in_axes, or axis_size must be given")
+    if len(set(sizes)) > 1:
+        raise ValueError(_inconsistent(given, dims, args, kwargs))
+    return sizes[0]
+
+
+def _inconsistent(given, dims, args, kwargs) -> str:
+    lines = ["vmap got inconsistent sizes for array axes to be mapped:"]
+    for (path, x), d in zip(tree_flatten_with_path((args, kwargs))[0], dims):
+        if d is not None:
+            lines.append(f"  * axis {d} of argument {_name(path)} of type {typeof(x).str_short(False)} has size "
+                         f"{typeof(x).shape[d]};")
+    if given is not None:
+        lines.append(f"  * axis_size={given} was given;")
+    return "\n".join(lines)
+
+
+def _name(path) -> str:
+    which, *rest = path
+    return ("args" if which.idx == 0 else "kwargs") + keystr(tuple(rest))
+
+
+def _place(axis: Axis, x, d: int | None, want: int | None):
+    if want is None:
+        if d is not None:
+            raise ValueError("vmap has mapped output but out_axes is None; hint: give an axis for this output, or make it "
+                             "independent of the mapped arguments")
+        return x
+    ndim = typeof(x).ndim + (d is None)
+    if not -ndim <= want < ndim:
+        raise ValueError(f"vmap out_axes is {want} for an output of {ndim - 1} dimensions")
+    return to_dim(axis, x, d, want % ndim)

@@ -1,0 +1,263 @@
+"""The one adapter to `jaxlib`: clients, compilation, execution, buffers, MLIR parsing and serialization.
+
+No other file of the compiler imports jaxlib (the loader, which is one self-contained file, has its own copy of the
+few calls it needs).  Everything here is lazy: importing this module costs nothing until the first array is made.
+"""
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from functools import cache
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # jaxlib 0.12 logs device lists at INFO
+
+
+# ---- keep C++ from importing jax behind our back -----------------------------------------------------------------
+
+_quiet = threading.local()
+
+
+class _RefuseJax:
+    """jaxlib's C++ does `import jax` inside some calls to build avals.  Refused, but only inside those calls."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "jax" and getattr(_quiet, "on", False):
+            raise ModuleNotFoundError(name, name=name)
+        return None
+
+
+def without_jax(f: Callable, *args, **kwargs):
+    """Call f while refusing jaxlib's own attempts to import jax (a no-op once the user has imported it)."""
+    if "jax" in sys.modules:
+        return f(*args, **kwargs)
+    _quiet.on = True
+    try:
+        return f(*args, **kwargs)
+    finally:
+        _quiet.on = False
+
+
+def __getattr__(name: str) -> Any:
+    """Lazy handles on jaxlib's modules: `xla.xc`, `xla.ext` and `xla.pytree`."""
+    if name in ("xc", "ext", "pytree", "XlaRuntimeError", "SingleDeviceSharding", "ArrayImpl"):
+        _load()
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
+def _load() -> None:
+    from jaxlib import _jax as ext
+    from jaxlib import xla_client as xc
+    sys.meta_path.insert(0, _RefuseJax())
+
+    class SingleDeviceSharding(xc.SingleDeviceSharding):
+        """jaxlib's single-device sharding plus the three methods that C++ asks for.  Class level: jax patches bases."""
+        memory_kind = None
+        num_devices = 1
+        _internal_device_list = property(lambda self: _device_list((self._device,)))
+
+        def _to_xla_hlo_sharding(self, ndim):
+            return xc.HloSharding.replicate()
+
+    globals().update(xc=xc, ext=ext, pytree=ext.pytree, XlaRuntimeError=ext.JaxRuntimeError,
+                     SingleDeviceSharding=SingleDeviceSharding, ArrayImpl=xc.ArrayImpl)
+
+
+def _mod(name: str) -> Any:
+    return globals().get(name) or __getattr__(name)
+
+
+@cache
+def _device_list(devices: tuple) -> Any:
+    return _mod("xc").DeviceList(devices)
+
+
+# ---- clients and devices -----------------------------------------------------------------------------------------
+
+@cache
+def client(platform: str = "cpu") -> Any:
+    """The process's PJRT client.  The number of CPU devices follows `--xla_force_host_platform_device_count` or
+    the config value `num_cpu_devices`."""
+    from aot.config import config
+    if platform != "cpu":
+        raise RuntimeError(f"no PJRT client for platform {platform!r} in this process; "
+                           "hint: executables for other platforms are compiled ahead of time with --target")
+    n = getattr(config, "num_cpu_devices", -1)
+    kwargs = {"num_devices": n} if n and n > 0 else {}
+    if not kwargs and "xla_force_host_platform_device_count=" in os.environ.get("XLA_FLAGS", ""):
+        flag = os.environ["XLA_FLAGS"].split("xla_force_host_platform_device_count=")[1].split()[0]
+        kwargs = {"num_devices": int(flag)}
+    return _mod("xc").make_cpu_client(asynchronous=True, **kwargs)
+
+
+def devices() -> list:
+    return client().devices()
+
+
+@cache
+def default_sharding(device=None) -> Any:
+    """The sharding that puts a whole array on one device (the first one by default)."""
+    return _mod("SingleDeviceSharding")(device if device is not None else client().devices()[0])
+
+
+# ---- buffers -----------------------------------------------------------------------------------------------------
+
+class BufferAval:
+    """What C++ wants to know of an array: shape, dtype, weak_type."""
+    __slots__ = ("shape", "dtype", "weak_type", "ndim")
+
+    def __init__(self, shape, dtype, weak_type=False):
+        self.shape, self.dtype, self.weak_type, self.ndim = shape, dtype, weak_type, len(shape)
+
+    def __hash__(self): return hash((self.shape, self.dtype, self.weak_type))
+
+    def __eq__(self, other):
+        return (self.shape, self.dtype, self.weak_type) == (other.shape, other.dtype, other.weak_type)
+
+
+@cache
+def buffer_aval(shape: tuple, dtype: np.dtype, weak_type: bool = False) -> BufferAval:
+    return BufferAval(shape, dtype, weak_type)
+
+
+def put(x: np.ndarray, sharding=None, weak_type: bool = False, may_alias: bool = False) -> Any:
+    """Host array -> device buffer on one device.  Copies unless `may_alias` (then host memory may be shared)."""
+    s = sharding or default_sharding()
+    semantics = _mod("xc").HostBufferSemantics
+    how = semantics.ZERO_COPY if may_alias else semantics.IMMUTABLE_ONLY_DURING_CALL
+    return _mod("xc").batched_device_put(buffer_aval(x.shape, x.dtype, weak_type), s, [x], [s._device],
+                                         host_buffer_semantics=how, enable_x64=True)
+
+
+def to_numpy(buf) -> np.ndarray:
+    """Single-shard device buffer -> read-only numpy array, zero-copy where the dtype allows it."""
+    try:
+        return np.asarray(memoryview(buf))
+    except (BufferError, ValueError, NotImplementedError):
+        return without_jax(buf._single_device_array_to_np_array_did_copy)[0]
+
+
+@cache
+def result_handler(aval: BufferAval, sharding) -> Any:
+    xc = _mod("xc")
+    try:
+        return xc.array_result_handler(aval, sharding, True, True)
+    except TypeError:  # jaxlib 0.12 dropped the last argument
+        return xc.array_result_handler(aval, sharding, True)
+
+
+def dlpack_export(buf, **kwargs) -> Any:
+    return without_jax(_mod("ext").buffer_to_dlpack_managed_tensor, buf)
+
+
+def dlpack_import(capsule, device=None) -> Any:
+    device = device if device is not None else client().devices()[0]
+    return without_jax(_mod("ext").dlpack_managed_tensor_to_buffer, capsule, device, None)
+
+
+# ---- compile and run ---------------------------------------------------------------------------------------------
+
+def compile_options(num_partitions: int = 1, device_ids: Sequence[int] = (0,), **flags) -> Any:
+    """flags: XLA DebugOptions fields, e.g. xla_cpu_enable_fast_math=False."""
+    xc = _mod("xc")
+    options = xc.CompileOptions()
+    options.num_partitions, options.num_replicas = num_partitions, 1
+    build = options.executable_build_options
+    build.use_spmd_partitioning, build.use_shardy_partitioner = num_partitions > 1, True
+    options.device_assignment = xc.DeviceAssignment.create(np.array(device_ids).reshape(1, num_partitions))
+    options.env_option_overrides = list(flags.items())
+    return options
+
+
+def compile_text(text: str, device=None, host_callbacks: Sequence[Callable] = (), **flags) -> Any:
+    """StableHLO text -> loaded executable.  Raises XlaRuntimeError."""
+    device = device if device is not None else client().devices()[0]
+    if "@lapack_" in text:
+        register_lapack()
+    options = compile_options(device_ids=(device.id,), **flags)
+    module: Any = text.encode()
+    if host_callbacks:
+        module = parse(text)
+        return client().compile_and_load(module, _device_list((device,)), options, host_callbacks=list(host_callbacks))
+    return client().compile_and_load(module, _device_list((device,)), options)
+
+
+@cache
+def register_lapack() -> None:
+    """Make jaxlib's LAPACK kernels callable; without `initialize` calling them would crash the process."""
+    from jaxlib import lapack
+    lapack._lapack.initialize()
+    for platform, rows in lapack.registrations().items():
+        for name, fn, api in rows:
+            _mod("xc").register_custom_call_target(name, fn, platform=platform, api_version=api)
+
+
+def serialize(executable) -> bytes:
+    return client().serialize_executable(executable)
+
+
+def deserialize(blob: bytes, device=None) -> Any:
+    device = device if device is not None else client().devices()[0]
+    register_lapack()
+    return client().deserialize_executable(blob, _device_list((device,)), compile_options(device_ids=(device.id,)))
+
+
+def version_info() -> dict[str, str]:
+    """Identity of the toolchain, for cache keys and manifests."""
+    import jaxlib
+    return {"jaxlib": jaxlib.__version__, "platform": "cpu", "xla": client().platform_version}
+
+
+# ---- MLIR --------------------------------------------------------------------------------------------------------
+
+@cache
+def _dialects() -> tuple:
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    return ir, registry, (stablehlo.register_dialect, chlo.register_dialect, sdy.register_dialect,
+                          mhlo.register_mhlo_dialect)
+
+
+def mlir_context() -> Any:
+    """A fresh MLIR context with every dialect that XLA reads."""
+    ir, registry, registrars = _dialects()
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    for register in registrars:
+        register(context)
+    return context
+
+
+def parse(text: str | bytes) -> Any:
+    """StableHLO text or bytecode -> verified MLIR module."""
+    ir = _dialects()[0]
+    with mlir_context():
+        return ir.Module.parse(text)
+
+
+TARGET_STABLEHLO = "1.0.0"
+
+
+def portable_bytecode(text: str | bytes, target: str | None = None) -> bytes:
+    """StableHLO module -> portable artifact bytes, readable by every consumer of that StableHLO version or later."""
+    from jaxlib.mlir.dialects import stablehlo
+    module = parse(text)
+    if target is None:
+        target = stablehlo.get_minimum_version()
+    return _mod("ext").mlir.serialize_portable_artifact(module, target)
+
+
+def from_portable_bytecode(blob: bytes) -> Any:
+    """Portable artifact bytes -> StableHLO text."""
+    from jaxlib.mlir.dialects import stablehlo
+    with mlir_context() as context:
+        return str(stablehlo.deserialize_portable_artifact(context, blob))
