@@ -127,8 +127,8 @@ def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mappi
                                 "toolchain": {**tools, **(toolchain or {})}, "functions": {}}
     with replacing(os.fspath(path)) as f, zipfile.ZipFile(f, "w") as z:
         for name, parts in _contents(functions, weights or {}, manifest["functions"]):
-            manifest["members"][name] = _add(z, name, parts)
-        _add(z, "manifest.json", [json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()])
+            manifest["members"][name] = add_member(z, name, parts)
+        add_member(z, "manifest.json", [json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()])
 
 
 def _contents(functions: list[Function], weights: Mapping[str, np.ndarray],
@@ -186,7 +186,7 @@ class replacing:
             raise AotError(f"{self.path}: cannot be written: {error.strerror or error}") from None
 
 
-def _add(z: zipfile.ZipFile, name: str, parts: list) -> dict:
+def add_member(z: zipfile.ZipFile, name: str, parts: list) -> dict:
     """Append a stored member whose data is aligned; returns its manifest entry."""
     size, digest = sum(len(p) for p in parts), sha256()
     info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))

@@ -86,7 +86,7 @@ def _directory(buf: memoryview, path: str) -> tuple[int, int]:
     """(offset, number of entries) of the central directory, from the zip or zip64 end record."""
     start = max(0, len(buf) - 65557)
     found = bytes(buf[start:]).rfind(b"PK\5\6")
-    if found < 0:
+    if found < 0 or start + found + 22 > len(buf):
         if buf[:2] == b"PK":
             raise AotError("truncated: the file ends before its directory", where=path, hint=_AGAIN)
         raise AotError("not an .aot artifact (not a zip file)", where=path)
@@ -435,12 +435,11 @@ def _collect_dict(tree: dict, x: Any, at: str, out: list) -> None:
 def _collect_fields(tree: dict, x: Any, at: str, out: list) -> None:
     """Named tuples and the builder's own classes: anything with these attributes, or a dict with these keys."""
     fields, name = [k for k, _ in tree["fields"]], tree.get("namedtuple") or tree["node"]
-    get = x.get if isinstance(x, dict) else lambda k, d: getattr(x, str(k), d)
-    values = [get(k, collect) for k in fields]
-    if collect in values:
+    has = x.__contains__ if isinstance(x, dict) else lambda k: hasattr(x, str(k))
+    if not all(map(has, fields)):
         raise InputError(f"expected a {name} with {_names(fields)}, got {type(x).__name__}", where=at)
-    for (k, t), v in zip(tree["fields"], values):
-        collect(t, v, f"{at}.{k}", out)
+    for k, t in tree["fields"]:
+        collect(t, x[k] if isinstance(x, dict) else getattr(x, str(k)), f"{at}.{k}", out)
 
 
 def _names(keys: list) -> str:

@@ -1,0 +1,162 @@
+"""The `.aot` file: layout, manifest, determinism, atomic writing, descriptions of trees."""
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import json
+import os
+import struct
+import zipfile
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import aot_runtime
+from aot import artifact, tree_util
+from aot.errors import AotError
+
+Point = collections.namedtuple("Point", "x y")
+
+
+class Pair:
+    def __init__(self, a, b): self.a, self.b = a, b
+
+
+tree_util.register_pytree_with_keys(
+    Pair, lambda p: (((tree_util.GetAttrKey("a"), p.a), (tree_util.GetAttrKey("b"), p.b)), None),
+    lambda _, xs: Pair(*xs))
+
+
+@tree_util.register_dataclass
+@dataclasses.dataclass
+class State:
+    step: int
+    params: dict
+
+
+def manifest_of(path):
+    with zipfile.ZipFile(path) as z:
+        return json.loads(z.read("manifest.json"))
+
+
+def test_members_are_stored_aligned_and_listed_with_their_sha256(add_file):
+    manifest, raw = manifest_of(add_file), add_file.read_bytes()
+    assert set(manifest["members"]) == {"program/f.mlirbc", "exec/f/cpu", "golden/f"}
+    with zipfile.ZipFile(add_file) as z:
+        assert z.testzip() is None
+        assert {i.filename for i in z.infolist()} == {*manifest["members"], "manifest.json"}
+        for i in z.infolist():
+            n, k = struct.unpack_from("<HH", raw, i.header_offset + 26)
+            assert (i.header_offset + 30 + n + k) % artifact.ALIGN == 0
+            assert i.compress_type == zipfile.ZIP_STORED
+        for name, entry in manifest["members"].items():
+            data = z.read(name)
+            assert entry == {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def test_manifest_fields(add_file):
+    manifest = manifest_of(add_file)
+    f = manifest["functions"]["f"]
+    assert (manifest["format"], manifest["schema"]) == ("aot", 1)
+    assert f["inputs"] == [{"name": n, "shape": [4], "dtype": "float32"} for n in "ab"]
+    assert f["outputs"] == [{"name": "result", "shape": [4], "dtype": "float32"}]
+    assert f["parameters"] == [0, 1]
+    assert f["arguments"] == [{"name": "a", "tree": "*"}, {"name": "b", "tree": "*"}]
+    exe, = f["executables"]
+    assert exe["member"] == "exec/f/cpu" and exe["jaxlib"] == aot_runtime.host_info()["jaxlib"]
+    assert f["stablehlo"] == "" or f["stablehlo"].count(".") == 2
+
+
+def test_everything_but_the_executable_is_reproducible(tmp_path, hlo):
+    x = np.ones(4, np.float32)
+    files = [hlo.store(tmp_path / f"{i}.aot", hlo.elementwise("f32"), {"a": x, "b": x}, x, executable=False,
+                       golden=([x, x], [x + x])) for i in range(2)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_failed_write_leaves_the_old_file_and_no_temporary(add_file):
+    before = add_file.read_bytes()
+    with pytest.raises(AotError, match="names must be different"):
+        f = artifact.Function("f", [], [], [], None, [])
+        artifact.write(add_file, [f, f])
+    assert add_file.read_bytes() == before
+    assert os.listdir(add_file.parent) == [add_file.name]
+
+
+def test_unwritable_folder_is_a_clear_error(tmp_path):
+    with pytest.raises(AotError, match="cannot be written"):
+        artifact.write(tmp_path / "no" / "x.aot", [])
+
+
+@pytest.mark.parametrize("name", ["", "a/b"])
+def test_bad_function_names(tmp_path, name):
+    with pytest.raises(AotError, match="names must be"):
+        artifact.write(tmp_path / "x.aot", [artifact.Function(name, [], [], [], None, [])])
+
+
+ARRAYS = {
+    "f32": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "scalar": np.float32(3),
+    "empty": np.zeros((0, 5), np.int32),
+    "bool": np.array([True, False]),
+    "bf16": np.arange(3).astype(ml_dtypes.bfloat16),
+    "f8": np.arange(3).astype(ml_dtypes.float8_e4m3fn),
+    "f8fnuz": np.arange(3).astype(ml_dtypes.float8_e4m3fnuz),
+    "i4": np.arange(5).astype(ml_dtypes.int4).reshape(5, 1),
+    "c64": np.array([1 + 2j], np.complex64),
+    "c128": np.array([[1 + 2j, 3]], np.complex128),
+    "strided": np.arange(10, dtype=np.int64)[::2],
+    "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+}
+
+
+def test_tensors_round_trip_aligned():
+    data = b"".join(bytes(p) for p in artifact.pack_tensors(ARRAYS))
+    back = aot_runtime.tensors(memoryview(data), "t")
+    n, = struct.unpack_from("<Q", data)
+    assert (8 + n) % artifact.ALIGN == 0
+    assert all(v["data_offsets"][0] % artifact.ALIGN == 0
+               for k, v in json.loads(data[8:8 + n]).items() if not k.startswith("__"))
+    for name, x in ARRAYS.items():
+        assert back[name].dtype == x.dtype and back[name].shape == x.shape
+        assert np.array_equal(back[name].astype(complex), np.asarray(x).astype(complex))
+
+
+def test_tensors_are_read_by_the_safetensors_package():
+    safetensors = pytest.importorskip("safetensors.numpy")
+    plain = {k: v for k, v in ARRAYS.items() if k in ("f32", "bool", "strided", "scalar")}
+    back = safetensors.load(b"".join(bytes(p) for p in artifact.pack_tensors(plain)))
+    for name, x in plain.items():
+        assert np.array_equal(back[name], x)
+
+
+TREES = [
+    (1, "*"),
+    (None, None),
+    ((1, [2, None]), {"tuple": ["*", {"list": ["*", None]}]}),
+    ({"b": 1, "a": 2}, {"dict": [["a", "*"], ["b", "*"]]}),
+    ({2: 1, 1: 0}, {"dict": [[1, "*"], [2, "*"]]}),
+    ({(1, "x"): 1}, {"dict": [[[1, "x"], "*"]]}),
+    ((), {"tuple": []}),
+    (Point(1, {"k": 2}), {"namedtuple": "Point", "fields": [["x", "*"], ["y", {"dict": [["k", "*"]]}]]}),
+    (collections.OrderedDict(z=1, a=2), {"dict": [["z", "*"], ["a", "*"]], "ordered": True}),
+    (collections.defaultdict(int, z=1, a=2), {"dict": [["a", "*"], ["z", "*"]]}),
+    (Pair(1, (2,)), {"node": "Pair", "fields": [["a", "*"], ["b", {"tuple": ["*"]}]]}),
+    (State(1, {"w": 2}), {"node": "State", "fields": [["step", "*"], ["params", {"dict": [["w", "*"]]}]]}),
+]
+
+
+@pytest.mark.parametrize("tree, expected", TREES, ids=lambda t: type(t).__name__)
+def test_trees_are_described_in_json(tree, expected):
+    described = artifact.describe_tree(tree_util.tree_structure(tree))
+    assert json.loads(json.dumps(described)) == expected
+    leaves = []
+    aot_runtime.collect(described, tree, "t", leaves)
+    assert leaves == tree_util.tree_leaves(tree)
+
+
+def test_keys_that_json_cannot_hold_are_refused():
+    with pytest.raises(AotError, match="params: dictionary key b'x' of type bytes cannot be stored"):
+        artifact.describe_tree(tree_util.tree_structure({b"x": 1}), "params")
