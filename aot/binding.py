@@ -32,7 +32,7 @@ def find(target: str) -> Callable:
             raise AotError(f"module {module_name!r} has no {name!r}", hint=_similar(name, found))
         found = getattr(found, part)
     if not callable(found):
-        raise AotError(f"{target} is a {type(found).__name__}, not a function")
+        raise AotError(f"{target} is not a function but a value of type {type(found).__name__}")
     return found
 
 

@@ -123,7 +123,10 @@ def _word(word: str, kind: str, text: str, at: int) -> Any:
     except (ValueError, SyntaxError):
         value = name
     if isinstance(value, str):
-        raise _bad(text, at, f"{name!r} is neither an array, a number nor a file")
+        if text[at + len(word):].lstrip().startswith("["):
+            raise _bad(text, at + len(word), f"the dimensions of {name} are not closed by ']'")
+        hint = f", did you mean {name}[]?" if _is_dtype(name) else ""
+        raise _bad(text, at, f"{name!r} is neither an array, a number nor a file{hint}")
     return value
 
 
@@ -136,14 +139,21 @@ def _array(word: str, text: str, at: int) -> Array:
 
 
 def _dtype_name(name: str, text: str, at: int) -> str:
-    import ml_dtypes
-    if name in ("key", "bool", "pred"):
-        return "bool" if name == "pred" else name
+    if not _is_dtype(name):
+        raise _bad(text, at, f"unknown element type {name!r}")
+    return "bool" if name == "pred" else _long(name)
+
+
+def _long(name: str) -> str:
     m = _SHORT.fullmatch(name)
-    long = f"{_LONG[m[1]]}{m[2]}{m[3] or ''}" if m else name
-    if hasattr(ml_dtypes, long) or long[-1:].isdigit() and isinstance(getattr(np, long, None), type):
-        return long
-    raise _bad(text, at, f"unknown element type {name!r}")
+    return f"{_LONG[m[1]]}{m[2]}{m[3] or ''}" if m else name
+
+
+def _is_dtype(name: str) -> bool:
+    import ml_dtypes
+    long = _long(name)
+    return name in ("key", "bool", "pred") or hasattr(ml_dtypes, long) \
+        or long[-1:].isdigit() and isinstance(getattr(np, long, None), type)
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------

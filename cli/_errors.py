@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import traceback
 from functools import cache
 from types import TracebackType
@@ -39,6 +40,8 @@ def _report(e: Exception, debug: bool) -> int:
     if debug:
         traceback.print_exc()
     user = _user_frames(e.__traceback__)
+    if isinstance(e, SyntaxError) and e.filename and not _is_ours(e.filename):
+        user = user or [traceback.FrameSummary(e.filename, e.lineno or 0, "<module>")]
     if user and not debug:
         lines = ["Traceback (most recent call last):\n", *traceback.format_list(user),
                  *traceback.format_exception_only(e)]
@@ -67,8 +70,11 @@ def _message(e: Exception) -> str:
 
 
 def _user_frames(tb: TracebackType | None) -> list[traceback.FrameSummary]:
-    """The frames of the traceback that are neither ours nor Python's import machinery nor click's."""
-    return [f for f in traceback.extract_tb(tb) if not _is_ours(f.filename)]
+    """The frames of the traceback from the user's first one on, without ours, click's and the import machinery's."""
+    frames = [f for f in traceback.extract_tb(tb) if not _is_ours(f.filename)]
+    library = sysconfig.get_path("stdlib") + os.sep
+    first = next((i for i, f in enumerate(frames) if not os.path.abspath(f.filename).startswith(library)), len(frames))
+    return frames[first:]
 
 
 def _is_ours(filename: str) -> bool:

@@ -1,0 +1,78 @@
+# Every target works alone on a fresh machine: it creates the virtual environment that it needs.
+# Needs only a Python 3.11, 3.12 or 3.13 with venv.  PYTHON=... chooses another one.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-latest lint types bench conformance docs clean venv
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+WORKERS ?= 2
+
+# The first of the named interpreters that runs; pyenv keeps more of them outside of PATH.
+find_python = $(firstword $(foreach p,$(1) $(foreach v,$(1),$(wildcard $(HOME)/.pyenv/versions/$(v:python%=%)*/bin/python3)),\
+  $(shell $(p) -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(p))))
+PYTHON ?= $(call find_python,python3.11 python3.12 python3.13)
+PYTHON_LATEST ?= $(call find_python,python3.12 python3.13)
+
+help:
+	@echo "make demo         train, compile, verify and load the digits classifier"
+	@echo "make test         all tests, on $(WORKERS) processes"
+	@echo "make test-latest  all tests with the newest supported jaxlib (Python 3.12 or later)"
+	@echo "make lint types   ruff and pyright"
+	@echo "make bench        ratios against jax"
+	@echo "make conformance  the public StableHLO programs under tests/, if present"
+	@echo "make docs clean"
+
+# ---- environments ---------------------------------------------------------------------------------------------------
+
+venv: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv found"; exit 1; }
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'setuptools>=77' wheel
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[dev]'
+	touch $@
+
+.venv-latest/.installed: pyproject.toml
+	@test -n "$(PYTHON_LATEST)" || { echo "error: no Python 3.12 or 3.13 with venv found"; exit 1; }
+	test -x .venv-latest/bin/python || $(PYTHON_LATEST) -m venv .venv-latest
+	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'setuptools>=77' wheel
+	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check jaxlib==0.12.0.1 \
+	  pytest pytest-xdist hypothesis scikit-learn safetensors
+	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e .
+	touch $@
+
+# ---- work -----------------------------------------------------------------------------------------------------------
+
+demo: $(VENV)/.installed
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) examples/digits/demo.py
+
+test: $(VENV)/.installed
+	JAX_PLATFORMS=cpu $(PY) -m pytest -q -n $(WORKERS) $(TESTS)
+
+# jax 0.10.2 does not run on this jaxlib: tests that compare with it are skipped.
+test-latest: .venv-latest/.installed
+	.venv-latest/bin/python -m pytest -q -n $(WORKERS) $(TESTS)
+
+lint: $(VENV)/.installed
+	$(PY) -m ruff check .
+
+types: $(VENV)/.installed
+	$(PY) -m pyright --pythonpath $(PY)
+
+bench: $(VENV)/.installed
+	JAX_PLATFORMS=cpu $(PY) benchmarks/run.py $(BENCH)
+
+conformance: $(VENV)/.installed
+	@if ls tests/conformance/*.py >/dev/null 2>&1; then $(PY) -m pytest -q -n $(WORKERS) tests/conformance; \
+	else echo "no conformance tests yet"; fi
+
+docs: $(VENV)/.installed
+	@if test -f docs/build.py; then $(PY) docs/build.py; else echo "the documentation is README.md and docs/*.md"; fi
+
+clean:
+	rm -rf .venv .venv-latest build dist site *.egg-info .ruff_cache .pytest_cache .hypothesis .bench
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
