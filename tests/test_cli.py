@@ -1,0 +1,424 @@
+"""The command line: what each command prints, and every way it can fail."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import aot_runtime
+from aot.cli import COMMANDS, main
+
+MODEL = '''
+from typing import NamedTuple
+import numpy as np
+import aot
+import aot.numpy as jnp
+from aot import lax
+
+class Params(NamedTuple):
+    w: object
+    b: object
+
+TABLE = np.arange(6000, dtype=np.float32)
+LIMIT = 3
+
+def affine(params, x):
+    return x @ params["w"] + params["b"]
+
+def loss(params, x):
+    return jnp.sum(affine(params, x) ** 2)
+
+def square(x):
+    return x * x
+
+def power(x, n, *, scale=1.0, negate=False):
+    y = x ** n * scale
+    return -y if negate else y
+
+def named(p):
+    return Params(p.w * 2, p.b)
+
+def plus_table(x):
+    return x + TABLE
+
+def total(*xs):
+    return sum(xs[1:], xs[0])
+
+def pick(table, i):
+    return table[i]
+
+def noise(key):
+    return aot.random.normal(key, (3,))
+
+def branches(x):
+    if x > 0:
+        return x
+    return -x
+
+def raises(x):
+    return helper(x)
+
+def helper(x):
+    raise KeyError("this is the user's own mistake")
+
+def prints(x):
+    aot.debug.print("{}", x)
+    return x
+
+def mismatch(x):
+    return x + jnp.ones(7)
+'''
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty current folder with model.py, params.npz and x.npy."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
+    (tmp_path / "syntax.py").write_text("def f(:\n")
+    np.savez("params.npz", w=np.eye(3, dtype=np.float32), b=np.ones(3, np.float32))
+    np.save("x.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
+    yield tmp_path
+    for name in ("model", "broken", "syntax"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def aot(here, capsys):
+    """Run a command in this process: (exit code, stdout, stderr)."""
+    def run(*args):
+        code = main([str(a) for a in args])
+        out, err = capsys.readouterr()
+        return code, out, err
+    return run
+
+
+@pytest.fixture
+def good(aot):
+    """Like `aot` for commands that must succeed; returns stdout."""
+    def run(*args):
+        code, out, err = aot(*args)
+        assert (code, err) == (0, "")
+        return out
+    return run
+
+
+# ---- compile, then run ---------------------------------------------------------------------------------------------
+
+SPEC = '{"w": f32[3,3], b: f32[3]}'
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+P = {"w": np.eye(3, dtype=np.float32), "b": np.ones(3, np.float32)}
+
+COMPILES = [
+    # options after `compile`, signature, arguments, expected result
+    (["model.py:affine", "--arg", SPEC, "--arg", "f32[2,3]"], "affine(params, x) -> f32[2,3]", (P, X), X + 1),
+    (["model:affine", "-a", "params.npz", "-a", "x.npy"], "affine(params, x) -> f32[2,3]", (P, X), X + 1),
+    (["model.py:affine", "-a", "x=f32[2,3]", "-a", f"params={SPEC}"], "affine(params, x) -> f32[2,3]", (P, X), X + 1),
+    (["model.py:affine", "--weights", "params.npz", "-a", "f32[2,3]"], "affine(x) -> f32[2,3]", (X,), X + 1),
+    (["model.py:affine", "--weights", "params=params.npz", "-a", "f32[2,3]"], "affine(x) -> f32[2,3]", (X,), X + 1),
+    (["model.py:affine", "-a", '{"w": params.npz:w, "b": params.npz:b}', "-a", "f32[2,3]"],
+     "affine(params, x) -> f32[2,3]", (P, X), X + 1),
+    (["model.py:loss", "-a", SPEC, "-a", "f32[2,3]", "--grad", "0"], "loss(params, x) -> f32[3], f32[3,3]", (P, X),
+     {"w": 2 * X.T @ (X + 1), "b": 2 * (X + 1).sum(0)}),
+    (["model.py:loss", "-a", SPEC, "-a", "f32[2,3]", "--grad", "x"], "loss(params, x) -> f32[2,3]", (P, X),
+     2 * (X + 1)),
+    (["model.py:loss", "-a", SPEC, "-a", "f32[2,3]", "--value-and-grad", "1"], "loss(params, x) -> f32[], f32[2,3]",
+     (P, X), (((X + 1) ** 2).sum(), 2 * (X + 1))),
+    (["model.py:loss", "--weights", "params.npz", "-a", "f32[2,3]", "--vmap", "0"], "loss(x) -> f32[2]", (X,),
+     ((X + 1) ** 2).sum(1)),
+    (["model.py:loss", "-a", SPEC, "-a", "f32[2,3]", "--grad", "x", "--vmap", "None,0"],
+     "loss(params, x) -> f32[2,3]", (P, X), 2 * (X + 1)),
+    (["model.py:power", "-a", "f32[2,3]", "--static", "n=3"], "power(x) -> f32[2,3]", (X,), X ** 3),
+    (["model.py:power", "-a", "f32[2,3]", "--static", "n=2", "--static", "negate=True", "-a", "scale=f32[]"],
+     "power(x, scale) -> f32[2,3]", (X,), None),
+    (["model.py:plus_table", "-a", "f32[6000]"], "plus_table(x) -> f32[6000]", (np.ones(6000, np.float32),),
+     np.arange(1, 6001, dtype=np.float32)),
+    (["model.py:total", "-a", "f32[3]", "-a", "f32[3]", "-a", "2.5"], "total(xs[0], xs[1], xs[2]) -> f32[3]",
+     (P["b"], P["b"], 2.5), P["b"] * 4.5),
+    (["model.py:pick", "-a", "i32[5]", "-a", "i32[]"], "pick(table, i) -> i32[]", (np.arange(5, dtype=np.int32), 3), 3),
+    (["model.py:square", "-a", "c64[2]"], "square(x) -> c64[2]", (np.array([1j, 2], np.complex64),), [-1, 4]),
+    (["model.py:square", "-a", "bf16[]"], "square(x) -> bf16[]", (3,), 9),
+]
+
+
+@pytest.mark.parametrize("options, signature, args, expected", COMPILES,
+                         ids=[" ".join(c[0][0:1] + c[0][-2:]) for c in COMPILES])
+def test_compile_then_load(good, options, signature, args, expected):
+    assert good("compile", *options, "-o", "m.aot").startswith(f"m.aot: {signature} for cpu (")
+    f = aot_runtime.load("m.aot", strict=True)[options[0].split(":")[1]]
+    assert f.signature == signature
+    if expected is None:
+        return
+    compare(f(*args), expected)
+    assert "ok" in good("verify", "m.aot")
+
+
+def compare(got, expected):
+    if isinstance(expected, dict):
+        assert got.keys() == expected.keys()
+        [compare(got[k], v) for k, v in expected.items()]
+    elif isinstance(expected, tuple):
+        assert len(got) == len(expected)
+        [compare(g, v) for g, v in zip(got, expected)]
+    else:
+        np.testing.assert_allclose(got.astype(complex), expected, rtol=1e-5)
+
+
+def test_keyword_only_arguments_are_passed_by_name(good):
+    good("compile", "model.py:power", "-a", "f32[]", "-a", "scale=f32[]", "--static", "n=2", "-o", "m.aot")
+    f = aot_runtime.load("m.aot")["power"]
+    assert f(3.0, scale=2.0) == 18
+    with pytest.raises(aot_runtime.InputError, match="takes 1 positional arguments, got 2"):
+        f(3.0, 2.0)
+
+
+def test_random_keys(good):
+    good("compile", "model.py:noise", "-a", "key[]")
+    f = aot_runtime.load("noise.aot")["noise"]
+    import aot
+    np.testing.assert_array_equal(f(aot_runtime.key(5)), aot.random.normal(aot.random.key(5), (3,)))
+    with pytest.raises(aot_runtime.InputError, match=r"key: expected key<fry>\[\], got int\nhint: aot_runtime.key"):
+        f(5)
+    assert good("run", "noise.aot", "--input", "5").startswith("result =\n[")
+    assert "ok" in good("verify", "noise.aot")
+
+
+def test_compile_json_and_default_file(good):
+    report = json.loads(good("compile", "model.py:square", "-a", "f32[3]", "--name", "sq", "--json"))
+    assert report == {"file": "sq.aot", "function": "sq", "signature": "sq(x) -> f32[3]", "targets": ["cpu"],
+                      "size": os.path.getsize("sq.aot")}
+
+
+def test_compile_for_stablehlo_only(good, caplog):
+    good("compile", "model.py:square", "-a", "f32[3]", "--target", "stablehlo")
+    loaded = aot_runtime.load("square.aot")
+    assert loaded.manifest["functions"]["square"]["executables"] == []
+    assert loaded["square"](np.ones(3, np.float32)).tolist() == [1] * 3
+    assert "no recorded result" in good("verify", "square.aot")
+
+
+def test_portable_outputs_are_reproducible(good, tmp_path):
+    blobs = []
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "model.py").write_text(MODEL)
+        good("compile", f"{folder}/model.py:square", "-a", "f32[3]", "--target", "stablehlo", "-o", "m.aot")
+        blobs.append((tmp_path / "m.aot").read_bytes())
+    assert blobs[0] == blobs[1]
+
+
+# ---- trace, run, inspect, verify -----------------------------------------------------------------------------------
+
+def test_trace(good):
+    assert good("trace", "model.py:square", "-a", "f32[3]") == "{ lambda ; a:f32[3]. let b:f32[3] = mul a a in (b,) }\n"
+    text = good("trace", "model.py:square", "-a", "f32[3]", "--stablehlo")
+    assert "stablehlo.multiply" in text and "loc(" not in text
+    report = json.loads(good("trace", "model.py:affine", "-a", SPEC, "-a", "f32[2,3]", "--json"))
+    assert list(report["inputs"]) == ["params['b']", "params['w']", "x"] and report["form"] == "jaxpr"
+    assert len(report["outputs"]) == 1 and "dot_general" in report["text"]
+
+
+@pytest.fixture
+def affine(good):
+    good("compile", "model.py:affine", "-a", SPEC, "-a", "f32[2,3]", "-o", "affine.aot")
+    return "affine.aot"
+
+
+def test_run(good, affine):
+    expected = "result =\n[[1. 2. 3.]\n [4. 5. 6.]]\n"
+    assert good("run", affine, "--input", "params.npz", "--input", "x.npy") == expected
+    assert good("run", affine, "-i", "x=[[0,1,2],[3,4,5]]", "-i", "params=params.npz") == expected
+    report = json.loads(good("run", affine, "-i", "params.npz", "-i", "x.npy", "--json"))
+    assert report == {"result": {"dtype": "float32", "shape": [2, 3], "data": [[1, 2, 3], [4, 5, 6]]}}
+
+
+@pytest.mark.parametrize("output", ["y.npy", "y.npz", "y.safetensors"])
+def test_run_writes_files_that_are_read_again(good, affine, output):
+    assert good("run", affine, "-i", "params.npz", "-i", "x.npy", "-o", output) == ""
+    from aot import spec
+    y = spec.load_file(output)
+    np.testing.assert_array_equal(y["result"] if isinstance(y, dict) else y, X + 1)
+
+
+def test_results_with_structure_come_back_as_arguments(good):
+    good("compile", "model.py:loss", "-a", SPEC, "-a", "f32[2,3]", "--grad", "0", "-o", "g.aot")
+    good("run", "g.aot", "-i", "params.npz", "-i", "x.npy", "-o", "g.npz")
+    assert sorted(np.load("g.npz")) == ["result['b']", "result['w']"]
+
+
+def test_inspect(good, affine):
+    text = good("inspect", affine)
+    for part in ("affine(params, x) -> f32[2,3]", "cpu: fits this host: used", "params['w']  f32[3,3]",
+                 "exec/affine/cpu", "program/affine.mlirbc", "jaxlib"):
+        assert part in text
+    report = json.loads(good("inspect", affine, "--json"))
+    assert report["manifest"]["schema"] == 1 and report["fit"] == {"affine": {"cpu": None}}
+
+
+def test_verify(good, affine):
+    report = json.loads(good("verify", affine, "--json"))
+    assert report["ok"] and report["members"] == 3
+    assert report["functions"][0]["outputs"] == [{"name": "result", "type": "f32[2,3]", "ok": True,
+                                                  "max_abs_error": 0.0, "max_rel_error": 0.0}]
+
+
+def test_verify_reports_a_different_result(aot, add_file, hlo, tmp_path):
+    x = np.ones(4, np.float32)
+    hlo.store(tmp_path / "bad.aot", hlo.elementwise("f32"), {"a": x, "b": x}, x, golden=([x, x], [x * 2.01]))
+    code, out, err = aot("verify", "bad.aot")
+    assert code == 3 and "DIFFERS" in out and "max abs error 0.01" in out
+    assert aot("verify", "bad.aot", "--rtol", "0.1")[0] == 0
+
+
+def test_an_artifact_of_another_cpu(aot, affine, repack):
+    repack(affine, "other.aot", lambda m: m["functions"]["affine"]["executables"][0].update(cpu_features=["avx99"]))
+    code, out, err = aot("run", "other.aot", "-i", "params.npz", "-i", "x.npy")
+    assert code == 0 and "needs CPU features that this host lacks: avx99" in err
+    code, out, err = aot("run", "other.aot", "-i", "params.npz", "-i", "x.npy", "--strict")
+    assert code == 1 and "needs CPU features that this host lacks: avx99" in err and "hint: " in err
+
+
+# ---- errors --------------------------------------------------------------------------------------------------------
+
+ERRORS = [
+    # command line, exit code, what stderr says
+    (["compile", "nowhere:f"], 1, "error: no module named 'nowhere'"),
+    (["compile", "nowhere.py:f"], 1, "error: nowhere.py: no such file"),
+    (["compile", "model.py"], 1, "error: 'model.py' names no function\nhint: write MODULE:FUNCTION"),
+    (["compile", "model.py:sqare", "-a", "f32[]"], 1, "has no 'sqare'\nhint: did you mean 'square'?"),
+    (["compile", "model.py:LIMIT"], 1, "model.py:LIMIT is not a function but a value of type int"),
+    (["compile", "broken.py:f"], 4, "No module named 'nothing_of_this_name'"),
+    (["compile", "syntax.py:f"], 4, "SyntaxError"),
+    (["compile", "model.py:square"], 1, "square: nothing given for parameter 'x'\nhint: its signature is square(x)"),
+    (["compile", "model.py:square", "-a", "f32[]", "-a", "f32[]"], 1, "square: 1 arguments too many"),
+    (["compile", "model.py:square", "-a", "y=f32[]"], 1, "square: there is no parameter 'y'"),
+    (["compile", "model.py:square", "-a", "f32[3"], 1, "the dimensions of f32 are not closed by ']'"),
+    (["compile", "model.py:square", "-a", "f33[3]"], 1, "unknown element type 'f33'"),
+    (["compile", "model.py:square", "-a", "f32"], 1, "did you mean f32[]?"),
+    (["compile", "model.py:square", "-a", "f32[n]"], 1, "dimensions must be numbers"),
+    (["compile", "model.py:square", "-a", '{"w": f32[3]'], 1, "expected ',' or '}'"),
+    (["compile", "model.py:square", "-a", "missing.npz"], 1, "missing.npz: no such file"),
+    (["compile", "model.py:square", "-a", "params.npz:v"], 1, "params.npz: no array 'v'\nhint: it has: w, b"),
+    (["compile", "model.py:square", "-a", "f64[3]"], 1, "x: float64 needs 64-bit types, which are off"),
+    (["compile", "model.py:affine", "--weights", "no.npz", "-a", "f32[2,3]"], 1, "no.npz: no such file"),
+    (["compile", "model.py:square", "-a", "f32[]", "--target", "abacus"], 1, "unknown target 'abacus'\nhint: "),
+    (["compile", "model.py:square", "-a", "f32[]", "--grad", "3"], 1, "cannot differentiate with respect to '3'"),
+    (["compile", "model.py:square", "-a", "f32[3]", "--grad", "0"], 1, "calar-output"),
+    (["compile", "model.py:square", "-a", "i32[]", "--grad", "0"], 1, "int32"),
+    (["compile", "model.py:square", "-a", "f32[]", "--grad", "0", "--value-and-grad", "0"], 2, "exclude each other"),
+    (["compile", "model.py:square", "-a", "f32[3]", "--vmap", "zero"], 1, "cannot read the axes 'zero'"),
+    (["compile", "model.py:square", "-a", "f32[3]", "--vmap", "0,0"], 1, "2 axes for 1 arguments (x)"),
+    (["compile", "model.py:square", "-a", "f32[]", "--static", "n"], 2, "write NAME=VALUE"),
+    (["compile", "model.py:square", "-a", "f32[]", "-o", "no/folder/m.aot"], 1, "cannot be written"),
+    (["compile", "model.py:raises", "-a", "f32[]"], 4, "KeyError: \"this is the user's own mistake\""),
+    (["compile", "model.py:branches", "-a", "f32[]"], 4, "if x > 0:"),
+    (["compile", "model.py:mismatch", "-a", "f32[3]"], 4, "return x + jnp.ones(7)"),
+    (["compile"], 2, "Missing argument"),
+    (["compile", "model.py:square", "--wrong"], 2, "No such option"),
+    (["fly"], 2, "No such command 'fly'"),
+    (["trace", "model.py:raises", "-a", "f32[]"], 4, "in helper"),
+    (["run", "missing.aot"], 1, "missing.aot: no such file"),
+    (["run", "x.npy"], 1, "x.npy: not an .aot artifact"),
+    (["run", "affine.aot"], 1, "missing argument 'params', 'x'"),
+    (["run", "affine.aot", "-f", "g"], 1, "no function 'g'"),
+    (["run", "affine.aot", "-i", "params.npz", "-i", "[1,2]"], 1, "x: expected f32[2,3], got f32[2]"),
+    (["run", "affine.aot", "-i", "params.npz", "-i", "[[1,2],[3]]"], 1, "is not an array"),
+    (["run", "affine.aot", "-i", "params.npz", "-i", "f32[2,3]"], 1, "is a type, running needs values"),
+    (["run", "affine.aot", "-i", "params.npz", "-i", "x.npy", "-i", "3"], 1, "takes 2 positional arguments, got 3"),
+    (["run", "affine.aot", "-i", "x.npy", "-i", "x.npy"], 1, "params: expected a dict with keys 'b', 'w', got ndarray"),
+    (["run", "affine.aot", "-i", "params.npz", "-i", "x.npy", "-o", "y.txt"], 1, "y.txt: unknown kind of file"),
+    (["inspect", "missing.aot"], 1, "missing.aot: no such file"),
+    (["inspect", "cut.aot"], 1, "cut.aot: truncated"),
+    (["verify", "cut.aot"], 1, "cut.aot: truncated"),
+    (["verify", "flipped.aot"], 1, "flipped.aot: damaged: exec/affine/cpu does not match its sha256"),
+    (["run", "flipped.aot", "-i", "params.npz", "-i", "x.npy"], 1, "damaged: exec/affine/cpu"),
+    (["verify"], 2, "Missing argument"),
+]
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory):
+    """affine.aot and damaged copies of it, built once."""
+    folder = tmp_path_factory.mktemp("artifacts")
+    (folder / "model.py").write_text(MODEL)
+    affine = ["compile", f"{folder}/model.py:affine", "-a", SPEC, "-a", "f32[2,3]"]
+    assert main([*affine, "-o", f"{folder}/affine.aot"]) == 0
+    raw = bytearray((folder / "affine.aot").read_bytes())
+    (folder / "cut.aot").write_bytes(raw[:len(raw) // 2])
+    raw[raw.index(b"exec/affine/cpu") + 2000] ^= 1
+    (folder / "flipped.aot").write_bytes(raw)
+    return folder
+
+
+@pytest.mark.parametrize("args, code, message", ERRORS, ids=[" ".join(e[0]) for e in ERRORS])
+def test_errors(aot, artifacts, args, code, message):
+    for name in ("affine.aot", "cut.aot", "flipped.aot"):
+        if not os.path.exists(name):
+            os.symlink(artifacts / name, name)
+    got, out, err = aot(*args)
+    assert message in err
+    assert got == code and out == ""
+    assert os.path.dirname(os.path.abspath(aot_runtime.__file__)) not in err  # no frame of ours
+    assert "/aot/" not in err and "internal error" not in err
+    assert ("Traceback" in err) == (code == 4)
+
+
+def test_debug_shows_everything(aot):
+    code, out, err = aot("compile", "model.py:square", "-a", "f32[3", "--debug")
+    assert code == 1 and "Traceback" in err and "spec.py" in err and "error: " in err
+
+
+def test_a_bug_of_ours_is_called_one(aot, monkeypatch):
+    from aot import build
+    monkeypatch.setattr(build, "save", lambda *a, **k: {}["x"])
+    code, out, err = aot("compile", "model.py:square", "-a", "f32[]")
+    assert code in (4, 70)  # the lambda lives in this file, which counts as the user's
+
+
+# ---- the process ---------------------------------------------------------------------------------------------------
+
+def run_process(*args, cwd=None, **env):
+    code = "import sys; from aot.cli import main; sys.exit(main())"
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, cwd=cwd, timeout=120,
+                          env={**os.environ, **env})
+
+
+def test_help_lists_the_commands_without_importing_the_compiler(here):
+    result = run_process("--help")
+    assert result.returncode == 0 and all(name in result.stdout for name in COMMANDS)
+    code = ("import sys; from aot.cli import main; main(['--help']); "
+            "bad = {'jaxlib', 'numpy', 'rich', 'aot.build'} & set(sys.modules); sys.exit(str(bad) if bad else 0)")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(good, name):
+    assert "Usage: aot " + name in good(name, "--help")
+
+
+def test_exit_code_stdout_and_stderr_of_a_process(here):
+    made = run_process("compile", "model.py:square", "-a", "f32[2]", "-o", "m.aot", cwd=here)
+    assert (made.returncode, made.stderr) == (0, "") and made.stdout.startswith("m.aot: square(x) -> f32[2]")
+    failed = run_process("compile", "model.py:raises", "-a", "f32[2]", cwd=here)
+    assert failed.returncode == 4 and failed.stdout == ""
+    assert failed.stderr == textwrap.dedent(f"""\
+        Traceback (most recent call last):
+          File "{here}/model.py", line 49, in raises
+            return helper(x)
+                   ^^^^^^^^^
+          File "{here}/model.py", line 52, in helper
+            raise KeyError("this is the user's own mistake")
+        KeyError: "this is the user's own mistake"
+        """)
+
+
+def test_x64_from_the_environment(here):
+    made = run_process("compile", "model.py:square", "-a", "f64[2]", cwd=here, AOT_ENABLE_X64="1")
+    assert made.returncode == 0 and "f64[2]" in made.stdout
