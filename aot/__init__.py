@@ -7,6 +7,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from aot.config import config as config  # the object, not the module, so that `aot.config.update(...)` works
+
 __version__ = "0.1.0"
 
 #: public name -> the module that defines it
@@ -17,13 +19,12 @@ _EXPORTS = {
     "Array": "aot.array",
     "ShapeDtypeStruct": "aot.trace",
     "typeof": "aot.trace",
-    "config": "aot.config",
     **dict.fromkeys(("enable_x64", "debug_nans", "debug_infs", "disable_jit", "default_matmul_precision",
                      "numpy_rank_promotion", "numpy_dtype_promotion", "debug_key_reuse", "check_tracer_leaks",
                      "threefry_partitionable", "default_prng_impl", "log_compiles"), "aot.config"),
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient"), "aot.custom"),
 }
-_MODULES = ("api", "array", "artifact", "config", "custom", "dtypes", "errors", "lax", "nn", "numpy", "random",
+_MODULES = ("api", "array", "artifact", "custom", "dtypes", "errors", "lax", "nn", "numpy", "random",
             "stages", "trace", "tree", "tree_util", "xla", "scipy", "image", "ops", "sharding", "debug", "experimental",
             "flatten_util", "dlpack", "test_util", "build", "spec")
 

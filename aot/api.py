@@ -5,7 +5,7 @@ import functools
 from typing import Any, Callable, Sequence
 
 from aot.array import Array, device_put_one
-from aot.jit import jit, trace_to_entry
+from aot.dispatch import jit, trace_to_entry
 from aot.source import api_boundary
 from aot.trace import ClosedJaxpr, ShapeDtypeStruct, hoist_consts, typeof
 from aot.transforms.autodiff import (grad, hessian, jacfwd, jacobian, jacrev, jvp, linear_transpose, linearize,

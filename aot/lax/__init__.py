@@ -16,3 +16,4 @@ from aot.ops.shape import (broadcast, broadcast_in_dim, broadcasted_iota, concat
                            dynamic_slice, dynamic_slice_in_dim, dynamic_update_index_in_dim, dynamic_update_slice,
                            dynamic_update_slice_in_dim, expand_dims, full, full_like, index_in_dim, iota, pad, reshape,
                            rev, slice, slice_in_dim, split, squeeze, transpose)
+from aot.ops.loops import associative_scan, cond, fori_loop, map_over as map, scan, switch, while_loop

@@ -12,6 +12,7 @@ class Pjit(Primitive):
 
     def infer(self, *avals, jaxpr, **params): return jaxpr.out_avals
     def effects(self, *, jaxpr, **params): return jaxpr.effects
+    def shown(self, params): return {"name": params["name"], "jaxpr": params["jaxpr"]}
 
     def jvp(self, primals, tangents, *, jaxpr, name, **params):
         from aot.transforms.jvp import jvp_jaxpr
@@ -72,7 +73,7 @@ class Pjit(Primitive):
     def evaluate(self, args, params):
         """Eager call, for instance the linear half of a jitted function under grad."""
         jaxpr = params["jaxpr"]
-        from aot.jit import run_jaxpr
+        from aot.dispatch import run_jaxpr
         return run_jaxpr(jaxpr, args, params["name"])
 
 

@@ -63,6 +63,12 @@ class DotGeneral(Bilinear):
         dtype = preferred_element_type or x.dtype
         return [ShapedArray(shape, dtype, x.weak_type and y.weak_type and preferred_element_type is None)]
 
+    def shown(self, params):
+        (xk, yk), (xb, yb) = params["dimension_numbers"]
+        numbers = (([*xk], [*yk]), ([*xb], [*yb]))
+        rest = {k: params[k] for k in ("precision", "preferred_element_type") if params.get(k) is not None}
+        return {"dimension_numbers": numbers, **rest}
+
     def _check(self, x, y, xk, yk, xb, yb):
         for a in (x, y):
             check_dtype(self.name, "fciub", a)

@@ -41,6 +41,7 @@ class Primitive:
     def effects(self, **params) -> frozenset: return frozenset()
     def dce(self, eqn: Eqn, needed: list[bool]) -> Eqn: return eqn
     def uses_axis(self, name: Any, params: dict) -> bool: return False
+    def shown(self, params: dict) -> dict: return dict(sorted(params.items()))      # what printing shows, in order
     def rebind(self, args, params) -> list: return state.trace.process(self, args, params)
 
     def __repr__(self): return self.name
