@@ -222,7 +222,7 @@ def pack_tensors(arrays: Mapping[str, np.ndarray]) -> list:
         if dtype is None:
             meta["dtype:" + name], dtype, shape = a.dtype.name, "U8", [*shape, a.dtype.itemsize]
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + a.nbytes]}
-        data.append(memoryview(a.reshape(-1).view(np.uint8)))
+        data.append(a.reshape(-1).view(np.uint8).data)
         at += a.nbytes
     text = json.dumps({**({"__metadata__": meta} if meta else {}), **header}).encode()
     text += b" " * (-(len(text) + 8) % ALIGN)

@@ -201,7 +201,7 @@ def write_arrays(path: str, arrays: dict[str, np.ndarray]) -> None:
         raise SpecError(f"{path}: .npy holds one array, there are {len(arrays)}", hint="use .npz or .safetensors")
     with artifact.replacing(path) as f:
         if path.endswith(".npz"):
-            np.savez(f, **arrays)
+            np.savez(f, **arrays)  # type: ignore[arg-type]
         elif path.endswith(".npy"):
             np.save(f, next(iter(arrays.values())))
         else:

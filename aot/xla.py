@@ -248,12 +248,21 @@ TARGET_STABLEHLO = "1.0.0"
 
 
 def portable_bytecode(text: str | bytes, target: str | None = None) -> bytes:
-    """StableHLO module -> portable artifact bytes, readable by every consumer of that StableHLO version or later."""
+    """StableHLO module -> portable artifact bytes, readable by every consumer of that StableHLO version or later.
+
+    Without a target: the oldest of a few versions that can express the module (1.0.0 unless it uses newer features).
+    """
     from jaxlib.mlir.dialects import stablehlo
-    module = parse(text)
-    if target is None:
-        target = stablehlo.get_minimum_version()
-    return _mod("ext").mlir.serialize_portable_artifact(module, target)
+    module, serialize_at = parse(text), _mod("ext").mlir.serialize_portable_artifact
+    if target is not None:
+        return serialize_at(module, target)
+    twelve_weeks = stablehlo.StablehloCompatibilityRequirement.WEEK_12
+    for version in (TARGET_STABLEHLO, stablehlo.get_version_from_compatibility_requirement(twelve_weeks)):
+        try:
+            return serialize_at(module, version)
+        except _mod("XlaRuntimeError"):
+            pass
+    return serialize_at(module, stablehlo.get_current_version())
 
 
 def from_portable_bytecode(blob: bytes) -> Any:

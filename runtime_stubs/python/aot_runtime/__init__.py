@@ -326,7 +326,7 @@ def _xla() -> _Xla:
 def _register_lapack() -> None:
     """Make jaxlib's LAPACK kernels callable; without `initialize` calling one would crash the process."""
     from jaxlib import lapack
-    lapack._lapack.initialize()
+    lapack._lapack.initialize()  # type: ignore[attr-defined]
     for platform, rows in lapack.registrations().items():
         for name, fn, version in rows:
             _xla().ext.register_custom_call_target(name, fn, platform=platform, api_version=version)
