@@ -371,3 +371,30 @@ def test_many_threads(add_file):
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda i: f(X, np.full(4, i, np.float32))[0], range(200)))
     assert results == list(range(200))
+
+
+CHOLESKY = """module @c {
+  func.func public @main(%a: tensor<2x4x4xf32>) -> (tensor<2x4x4xf32>, tensor<2xi32>) {
+    %0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%a) {api_version = 4 : i32,
+      backend_config = {uplo = 76 : ui8}, operand_layouts = [dense<[1,2,0]> : tensor<3xindex>],
+      result_layouts = [dense<[1,2,0]> : tensor<3xindex>, dense<0> : tensor<1xindex>], output_operand_aliases = [
+      #stablehlo.output_operand_alias<output_tuple_indices=[0], operand_index=0, operand_tuple_indices=[]>]
+    } : (tensor<2x4x4xf32>) -> (tensor<2x4x4xf32>, tensor<2xi32>)
+    return %0#0, %0#1 : tensor<2x4x4xf32>, tensor<2xi32>
+  }
+}"""
+
+
+@pytest.mark.parametrize("executable", [True, False])
+def test_lapack_kernels_are_registered_in_a_fresh_process(tmp_path, hlo, executable):
+    a = np.ones((2, 4, 4), np.float32) + 4 * np.eye(4, dtype=np.float32)
+    path = hlo.store(tmp_path / "c.aot", CHOLESKY, {"a": a}, (a, np.zeros(2, np.int32)), executable=executable,
+                     custom_calls=["lapack_spotrf_ffi"])
+    result = run_python("""
+        import sys, numpy as np, aot_runtime
+        a = np.ones((2, 4, 4), np.float32) + 4 * np.eye(4, dtype=np.float32)
+        factor, info = aot_runtime.load(sys.argv[1])["f"](a)
+        np.testing.assert_allclose(np.tril(factor), np.linalg.cholesky(a), rtol=1e-5)
+        assert not info.any()
+    """, path)
+    assert result.returncode == 0, result.stderr
