@@ -142,7 +142,7 @@ def _ndarray_aval(x) -> ShapedArray:
 _typeof: dict[type, Any] = {
     np.ndarray: _ndarray_aval,
     bool: lambda x: _scalar_aval(bool), float: lambda x: _scalar_aval(float), complex: lambda x: _scalar_aval(complex),
-    ShapeDtypeStruct: lambda x: ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype), x.weak_type),
+    ShapeDtypeStruct: lambda x: ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, True), x.weak_type),
     ShapedArray: lambda x: x,
 }
 
