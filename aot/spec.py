@@ -187,7 +187,7 @@ def read_safetensors(data: bytes) -> dict[str, np.ndarray]:
     from aot_runtime import AotError as Damaged
     from aot_runtime import tensors
     try:
-        return {k: v for k, v in tensors(memoryview(data), "").items() if not k.startswith("__pad")}
+        return tensors(memoryview(data), "")
     except Damaged as e:
         raise ValueError(e.what) from None
 

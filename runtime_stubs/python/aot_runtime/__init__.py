@@ -206,6 +206,8 @@ def tensors(view: memoryview, where: str) -> dict[str, np.ndarray]:
         meta = header.pop("__metadata__", {})
         out = {}
         for name, entry in header.items():
+            if name.startswith("__pad"):
+                continue
             start, end = entry["data_offsets"]
             a = np.frombuffer(view[8 + n + start:8 + n + end], dtype_of(_SAFETENSORS[entry["dtype"]]))
             a = a.reshape(entry["shape"])
@@ -558,6 +560,7 @@ class Function:
         self._handlers, self._readers = [x.handler(a) for a in outs], [_reader(a) for a in outs]
         self._buffers, self._slots = self._bind(spec["parameters"])
         self._positional = sum(not a.get("keyword") for a in spec["arguments"])
+        self._simple = self._positional if self._positional == len(spec["arguments"]) else -1
         self._in_tree = x.trees.flatten([_skeleton(a["tree"]) for a in spec["arguments"]])[1]
         self._out_tree = x.trees.flatten(_skeleton(spec["out_tree"]))[1]
 
@@ -612,7 +615,7 @@ class Function:
         Raises InputError naming the argument that does not fit.
         """
         values = list(args)
-        if kwargs or len(args) != len(self.spec["arguments"]):
+        if kwargs or len(args) != self._simple:
             values = self._by_name(args, kwargs)
         leaves, tree = self._xla.trees.flatten(values)
         if tree != self._in_tree:
