@@ -1,0 +1,479 @@
+"""User-defined derivatives: custom_jvp, custom_vjp, custom_gradient.
+
+While nothing is staged the user's function simply runs.  In a jaxpr it becomes one equation that carries the rule,
+so that the rule is found by transforms applied later.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, Callable, Sequence
+
+from aot import dtypes
+from aot.dispatch import resolve_static
+from aot.source import api_boundary
+from aot.trace import (Jaxpr, Primitive, ShapedArray, Zero, bind, eval_jaxpr, is_linear, is_zero, stage, state,
+                       tangent_aval, typeof)
+from aot.transforms.jvp import instantiate_zero
+from aot.transforms.vmap import Axis, to_dim, vmap_flat
+from aot.tree_util import register_pytree_node, tree_flatten
+
+# ---- calls: a flat function with its flat rule ---------------------------------------------------------------------
+
+
+class JvpCall:
+    """fun: flat -> flat list.  rule(primals, tangents) -> (outs, out tangents), Zero allowed in out tangents."""
+
+    def __init__(self, fun: Callable, rule: Callable, name: str, symbolic_zeros: bool = False):
+        self.fun, self.rule, self.name, self.symbolic_zeros = fun, rule, name, symbolic_zeros
+
+    def jvp(self, primals, tangents, linear: bool):
+        return self.rule(primals, tangents)
+
+    def stage(self, trace, args):
+        jaxpr, captured = stage(self.fun, [typeof(x) for x in args], self.name)
+        return trace.process(custom_jvp_p, [*captured, *args], {"call_jaxpr": jaxpr, "jvp": self.rule,
+                                                                "num_consts": len(captured), "name": self.name})
+
+    def batch(self, axis: Axis, dims: Sequence):
+        box: dict[str, Any] = {}
+
+        def fun(*args):
+            outs, ods = vmap_flat(self.fun, axis, args, dims)
+            box["dims"] = [0 if d is not None else None for d in ods]
+            return [x if d is None else to_dim(axis, x, d, 0) for x, d in zip(outs, ods)]
+
+        def rule(primals, tangents):
+            nz = [not is_zero(t) for t in tangents]
+            dots = [t for t in tangents if not is_zero(t)]
+            in_dims = [*dims, *[d for d, n in zip(dims, nz) if n]]
+            zero: list[bool] = []
+
+            def both(*xs):
+                ps, it = xs[:len(dims)], iter(xs[len(dims):])
+                outs, ts = self.rule(ps, [next(it) if n else Zero.like(p) for p, n in zip(ps, nz)])
+                zero[:] = map(is_zero, ts)
+                return [*outs, *[t for t in ts if not is_zero(t)]]
+            got, gd = vmap_flat(both, axis, [*primals, *dots], in_dims)
+            n = len(zero)
+            box["dims"] = box.get("dims") or [None] * n
+            want = [0 if d is not None or e is not None else None for d, e in zip(
+                gd[:n], _fill_dims(gd[n:], zero))]
+            box["dims"] = want
+            outs = [x if w is None else to_dim(axis, x, d, 0) for x, d, w in zip(got[:n], gd[:n], want)]
+            it = iter(zip(got[n:], gd[n:]))
+            ts = [Zero.like(o) if z else _front(axis, *next(it), w) for o, z, w in zip(outs, zero, want)]
+            return outs, ts
+        return JvpCall(fun, rule, self.name, self.symbolic_zeros), lambda: box["dims"]
+
+
+def _front(axis, x, d, want):
+    return x if want is None else to_dim(axis, x, d, 0)
+
+
+def _fill_dims(dims, zero):
+    it = iter(dims)
+    return [None if z else next(it) for z in zero]
+
+
+class VjpCall:
+    """fwd(*args) -> (outs, residuals); bwd(residuals, cts) -> cotangent (or Zero) of each argument; all flat."""
+
+    def __init__(self, fun: Callable, fwd: Callable, bwd: Callable, name: str):
+        self.fun, self.fwd, self.bwd, self.name = fun, fwd, bwd, name
+
+    def jvp(self, primals, tangents, linear: bool):
+        outs, res = self.fwd(*primals)
+        avals = [typeof(o) for o in outs]
+        dots = bind(custom_lin_p, *res, *map(instantiate_zero, tangents), num_res=len(res), bwd=self.bwd,
+                    out_avals=tuple(map(tangent_aval, avals)), name=self.name)
+        return outs, [Zero(tangent_aval(a)) if tangent_aval(a).dtype == dtypes.float0 else t
+                      for a, t in zip(avals, dots)]
+
+    def stage(self, trace, args):
+        jaxpr, captured = stage(self.fun, [typeof(x) for x in args], self.name)
+        return trace.process(custom_vjp_p, [*captured, *args], {"call_jaxpr": jaxpr, "fwd": self.fwd, "bwd": self.bwd,
+                                                                "num_consts": len(captured), "name": self.name})
+
+    def batch(self, axis: Axis, dims: Sequence):
+        box: dict[str, Any] = {}
+
+        def fun(*args):
+            outs, ods = vmap_flat(self.fun, axis, args, dims)
+            box["dims"] = ods
+            return outs
+
+        def fwd(*args):
+            n: list[int] = []
+
+            def both(*xs):
+                outs, res = self.fwd(*xs)
+                n[:] = [len(outs)]
+                return [*outs, *res]
+            got, ds = vmap_flat(both, axis, args, dims)
+            box["dims"], res_dims = ds[:n[0]], ds[n[0]:]
+            box["res"] = res_dims
+            return got[:n[0]], got[n[0]:]
+
+        def bwd(res, cts):
+            return batched_bwd(self.bwd, axis, box["res"], box["dims"], dims)(res, cts)
+        return VjpCall(fun, fwd, bwd, self.name), lambda: box["dims"]
+
+
+def batched_bwd(bwd: Callable, axis: Axis, res_dims, ct_dims, in_dims) -> Callable:
+    """bwd over a batch; cotangents of unbatched inputs are summed over it."""
+    def run(res, cts):
+        nz = [not is_zero(c) for c in cts]
+        zero: list[bool] = []
+
+        def flat(*xs):
+            it = iter(xs[len(res_dims):])
+            back = bwd(list(xs[:len(res_dims)]),
+                       [next(it) if n else c for c, n in zip(cts, nz)])
+            zero[:] = map(is_zero, back)
+            return [b for b in back if not is_zero(b)]
+        values = [*res, *[c for c, n in zip(cts, nz) if n]]
+        dims = [*res_dims, *[d for d, n in zip(ct_dims, nz) if n]]
+        got, gd = vmap_flat(flat, axis, values, dims)
+        it = iter(zip(got, gd))
+        return [Zero(ShapedArray((), dtypes.float0)) if z else _onto(axis, *next(it), want)
+                for z, want in zip(zero, in_dims)]
+    return run
+
+
+def _onto(axis, ct, d, want):
+    """A cotangent whose batch dimension is d, for an input whose batch dimension is want (None: sum)."""
+    from aot.ops.elementwise import lit, mul
+    from aot.ops.reductions import reduce_sum
+    if want is not None:
+        return to_dim(axis, ct, d, want)
+    return reduce_sum(ct, (d,)) if d is not None else mul(ct, lit(ct, axis.size))
+
+
+# ---- the primitives --------------------------------------------------------------------------------------------------
+
+class CustomJvp(Primitive):
+    """A call whose derivative is given.  In a jaxpr only; elsewhere the call object itself is used."""
+    name = "custom_jvp_call"
+    batch_consts = True
+
+    def infer(self, *avals, call_jaxpr, **_): return call_jaxpr.out_avals
+    def effects(self, *, call_jaxpr, **_): return call_jaxpr.effects
+
+    def shown(self, params):
+        return {"name": params["name"], "call_jaxpr": params["call_jaxpr"], "jvp": params["jvp"], "symbolic_zeros": False}
+
+    def uses_axis(self, axis_name, params):
+        from aot.ops.call import uses_axis_name
+        return axis_name is not None and uses_axis_name(params["call_jaxpr"], axis_name)
+
+    def rebind(self, args, params):
+        n, jaxpr = params["num_consts"], params["call_jaxpr"]
+        consts, xs = list(args[:n]), args[n:]
+        call = JvpCall(lambda *v: eval_jaxpr(jaxpr, [*consts, *v]), params["jvp"], params["name"])
+        return state.trace.custom_jvp(call, xs)
+
+    def jvp(self, primals, tangents, *, num_consts, jvp, **params):
+        return jvp(primals[num_consts:], tangents[num_consts:])
+
+    def vmap(self, axis, args, dims, *, call_jaxpr, **params):
+        return vmap_flat(lambda *xs: self.rebind(xs, {"call_jaxpr": call_jaxpr, **params}), axis, args, dims)
+
+    def transpose(self, cts, *args, call_jaxpr, **params):
+        from aot.transforms.linearize import transpose_flat
+        got = iter(transpose_flat(call_jaxpr, args, cts))
+        return [next(got) if is_linear(x) else None for x in args]
+
+    def lower(self, e, ins, outs, *xs, call_jaxpr, name, **_):
+        return e.jaxpr(call_jaxpr, xs) if len(call_jaxpr.eqns) <= 2 else e.call(call_jaxpr, xs, name)
+
+
+class CustomVjp(CustomJvp):
+    name = "custom_vjp_call"
+
+    def shown(self, params):
+        return {k: params[k] for k in ("name", "call_jaxpr", "fwd", "bwd")}
+
+    def rebind(self, args, params):
+        n, jaxpr = params["num_consts"], params["call_jaxpr"]
+        consts, xs = list(args[:n]), args[n:]
+        call = VjpCall(lambda *v: eval_jaxpr(jaxpr, [*consts, *v]), params["fwd"], params["bwd"], params["name"])
+        return state.trace.custom_vjp(call, xs)
+
+    def jvp(self, primals, tangents, *, num_consts, fwd, bwd, name, call_jaxpr):
+        call = VjpCall(lambda *v: v, fwd, bwd, name)
+        return call.jvp(primals[num_consts:], tangents[num_consts:], False)
+
+
+class CustomLin(Primitive):
+    """The linear map of a custom_vjp: known only by its transpose."""
+    name = "custom_lin"
+
+    def infer(self, *avals, out_avals, **_): return list(out_avals)
+
+    def _forward_only(self, *args, name, **params):
+        raise TypeError(f"can't apply forward-mode differentiation (jvp) to a custom_vjp function: {name}. "
+                        "hint: define it with custom_jvp, from which reverse mode follows")
+
+    def jvp(self, primals, tangents, **params):
+        """Linear in the tangents; residuals are differentiated by differentiating fwd, not here."""
+        n = params["num_res"]
+        outs = bind(self, *primals, **params)
+        if all(is_zero(t) for t in tangents):
+            return outs, [Zero(tangent_aval(typeof(o))) for o in outs]
+        if any(not is_zero(t) for t in tangents[:n]):
+            self._forward_only(**params)
+        return outs, bind(self, *primals[:n], *map(instantiate_zero, tangents[n:]), **params)
+
+    def lower(self, *args, **params): self._forward_only(**{"name": params.get("name")})
+    def evaluate(self, args, params): self._forward_only(**params)
+
+    def transpose(self, cts, *args, num_res, bwd, out_avals, name):
+        back = bwd(list(args[:num_res]), list(cts))
+        return [*[None] * num_res, *[c if is_linear(x) else None for c, x in zip(back, args[num_res:])]]
+
+    def vmap(self, axis, args, dims, *, num_res, bwd, out_avals, name):
+        res_dims = dims[:num_res]
+        n_in = len(args) - num_res
+        # every tangent is batched at 0, so that every cotangent is
+        values = [*args[:num_res], *[to_dim(axis, x, d, 0) for x, d in zip(args[num_res:], dims[num_res:])]]
+        batched = batched_bwd(bwd, axis, res_dims, [0] * len(out_avals), [0] * n_in)
+        wide = tuple(ShapedArray((axis.size, *a.shape), a.dtype, a.weak_type) for a in out_avals)
+        return bind(self, *values, num_res=num_res, bwd=batched, out_avals=wide, name=name), [0] * len(out_avals)
+
+
+custom_jvp_p, custom_vjp_p, custom_lin_p = CustomJvp(), CustomVjp(), CustomLin()
+
+
+# ---- the public decorators ---------------------------------------------------------------------------------------------
+
+def _bind_arguments(fun, args, kwargs):
+    """Resolve keyword arguments to positions, as the rules take positions only."""
+    try:
+        bound = inspect.signature(fun).bind(*args, **kwargs)
+        bound.apply_defaults()
+    except (TypeError, ValueError):
+        return args, kwargs
+    return bound.args, bound.kwargs
+
+
+class custom_jvp:
+    """A function with its own forward derivative.
+
+    `@custom_jvp def f(x, y)`, then `@f.defjvp def rule(primals, tangents): return out, out_tangent`; or
+    `f.defjvps(lambda t, out, x, y: ..., None)`.  nondiff_argnums: arguments passed to the rule first, as they are."""
+
+    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        nums, _ = resolve_static(fun, tuple(nondiff_argnums), tuple(nondiff_argnames))
+        self.nondiff_argnums, self.jvp, self.symbolic_zeros = tuple(sorted(nums)), None, False
+
+    def defjvp(self, jvp: Callable, symbolic_zeros: bool = False) -> Callable:
+        self.jvp, self.symbolic_zeros = jvp, symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: Callable | None) -> None:
+        """One function per argument: jvps[i](t, out, *primals) -> contribution to the tangent, or None for zero."""
+        if self.nondiff_argnums:
+            raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
+
+        def jvp(primals, tangents):
+            from aot.ops.families import add_any
+            out = self(*primals)
+            parts = [f(t, out, *primals) for f, t in zip(jvps, tangents) if f is not None]
+            total = functools.reduce(add_any, parts) if parts else instantiate_zero(Zero.like(out))
+            return out, total
+        self.defjvp(jvp)
+
+    @api_boundary
+    def __call__(self, *args, **kwargs):
+        name = getattr(self.fun, "__name__", str(self.fun))
+        if self.jvp is None:
+            raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
+        args, kwargs = _bind_arguments(self.fun, args, kwargs)
+        if kwargs:
+            raise TypeError(f"custom_jvp function {name} takes keyword-only arguments; hint: make them positional")
+        static, dynamic = _nondiff(args, self.nondiff_argnums)
+        leaves, in_tree = tree_flatten(dynamic)
+        box: dict[str, Any] = {}
+
+        def flat(*xs):
+            out = self.fun(*_merge(static, in_tree.unflatten(xs), len(args)))
+            outs, box["tree"] = tree_flatten(out)
+            return outs
+
+        def rule(primals, tangents):
+            ps = in_tree.unflatten(primals)
+            if self.symbolic_zeros:
+                ts = in_tree.unflatten([SymbolicZero(t.aval) if is_zero(t) else t for t in tangents])
+            else:
+                ts = in_tree.unflatten(map(instantiate_zero, tangents))
+            got = self.jvp(*static.values(), ps, ts)
+            if not isinstance(got, (tuple, list)) or len(got) != 2:
+                raise TypeError(f"Custom JVP rule for function {name} must produce a pair (list or tuple of length two) "
+                                f"representing primal and tangent outputs, but got {got}.")
+            outs, box["tree"] = tree_flatten(got[0])
+            dots, t_tree = tree_flatten(got[1])
+            if box["tree"] != t_tree:
+                raise TypeError(f"Custom JVP rule for function {name} must produce primal and tangent outputs with equal "
+                                f"container (pytree) structures, but got {box['tree']} and {t_tree} respectively.")
+            return outs, [_checked_tangent(name, o, t) for o, t in zip(outs, dots)]
+        outs = state.trace.custom_jvp(JvpCall(flat, rule, name, self.symbolic_zeros), leaves)
+        return box["tree"].unflatten(outs)
+
+    def __get__(self, obj, owner=None):
+        return self if obj is None else functools.partial(self, obj)
+
+
+class SymbolicZero(Zero):
+    """A tangent known to be zero, as rules with symbolic_zeros=True see it."""
+    ndim = property(lambda self: len(self.aval.shape))
+
+
+def _checked_tangent(name, out, t):
+    if isinstance(t, Zero):
+        return Zero.like(out)
+    want, got = tangent_aval(typeof(out)), typeof(t)
+    if want.dtype == dtypes.float0:
+        return Zero(want)
+    if want.shape != got.shape or want.dtype != got.dtype:
+        raise TypeError(f"Custom JVP rule for function {name} must produce primal and tangent outputs with corresponding "
+                        f"shapes and dtypes. Expected {want.str_short(False)} (tangent type of {typeof(out).str_short(False)}) "
+                        f"but got {got.str_short(False)}.")
+    return t
+
+
+def _nondiff(args, nums):
+    return {i: args[i] for i in nums if i < len(args)}, tuple(x for i, x in enumerate(args) if i not in nums)
+
+
+def _merge(static: dict, dynamic, n: int) -> list:
+    it = iter(dynamic)
+    return [static[i] if i in static else next(it) for i in range(n)]
+
+
+class custom_vjp:
+    """A function with its own reverse derivative: `f.defvjp(fwd, bwd)`, fwd(*args) -> (out, residuals),
+    bwd(residuals, ct) -> tuple of cotangents (None for zero), one for each differentiable argument."""
+
+    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        nums, _ = resolve_static(fun, tuple(nondiff_argnums), tuple(nondiff_argnames))
+        self.nondiff_argnums, self.fwd, self.bwd = tuple(sorted(nums)), None, None
+        self.symbolic_zeros = False
+
+    def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
+        self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
+
+    @api_boundary
+    def __call__(self, *args, **kwargs):
+        name = getattr(self.fun, "__name__", str(self.fun))
+        if self.fwd is None or self.bwd is None:
+            raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
+        args, kwargs = _bind_arguments(self.fun, args, kwargs)
+        if kwargs:
+            raise TypeError(f"custom_vjp function {name} takes keyword-only arguments; hint: make them positional")
+        static, dynamic = _nondiff(args, self.nondiff_argnums)
+        leaves, in_tree = tree_flatten(dynamic)
+        box: dict[str, Any] = {}
+
+        def flat(*xs):
+            outs, box["tree"] = tree_flatten(self.fun(*_merge(static, in_tree.unflatten(xs), len(args))))
+            return outs
+
+        def fwd(*xs):
+            full = _merge(static, in_tree.unflatten(xs), len(args))
+            if self.symbolic_zeros:
+                from aot.tree_util import tree_map
+                full = [tree_map(lambda v: CustomVJPPrimal(v, True), x) if i not in static else x
+                        for i, x in enumerate(full)]
+            got = self.fwd(*full)
+            if not isinstance(got, (tuple, list)) or len(got) != 2:
+                raise TypeError(f"Custom VJP fwd rule for function {name} must produce a pair (list or tuple of length "
+                                f"two) representing the primal output and the residuals, but got {got}.")
+            outs, box["tree"] = tree_flatten(got[0])
+            res, box["res"] = tree_flatten(got[1])
+            return outs, res
+
+        def bwd(res, cts):
+            from aot.transforms.jvp import instantiate_zero
+            ct = box["tree"].unflatten(map(instantiate_zero, cts))
+            back = self.bwd(*static.values(), box["res"].unflatten(res), ct)
+            return _flat_cotangents(name, back, dynamic, in_tree)
+        outs = state.trace.custom_vjp(VjpCall(flat, fwd, bwd, name), leaves)
+        return box["tree"].unflatten(outs)
+
+    def __get__(self, obj, owner=None):
+        return self if obj is None else functools.partial(self, obj)
+
+
+class CustomVJPPrimal:
+    """What fwd receives for each array when symbolic_zeros=True."""
+
+    def __init__(self, value, perturbed): self.value, self.perturbed = value, perturbed
+
+
+def _flat_cotangents(name, back, dynamic, in_tree) -> list:
+    if isinstance(back, list):
+        back = tuple(back)
+    if not isinstance(back, tuple) or len(back) != len(dynamic):
+        raise TypeError(f"Custom VJP bwd rule for {name} must produce a tuple of length equal to the primal args tuple "
+                        f"({len(dynamic)}), but got {type(back)}" + (f" of length {len(back)}" if isinstance(back, tuple)
+                                                                     else "") + ".")
+    out: list = []
+    for b, x in zip(back, dynamic):
+        leaves, tree = tree_flatten(x)
+        if b is None:
+            out += [Zero.like(leaf) for leaf in leaves]
+            continue
+        cts, ct_tree = tree_flatten(b, is_leaf=lambda v: v is None)
+        if ct_tree != tree:
+            raise TypeError(f"Custom VJP bwd rule for {name} must produce cotangents with the structure of the "
+                            f"arguments: expected {tree}, got {ct_tree}.")
+        for c, leaf in zip(cts, leaves):
+            want = tangent_aval(typeof(leaf))
+            if c is None or want.dtype == dtypes.float0 or isinstance(c, Zero):
+                out.append(Zero(want))
+                continue
+            if typeof(c).shape != want.shape:
+                raise ValueError(f"Custom VJP bwd rule for {name} must produce cotangents of the shapes of the "
+                                 f"arguments: expected {want.str_short(False)}, got {typeof(c).str_short(False)}.")
+            out.append(c)
+    return out
+
+
+def custom_gradient(fun: Callable) -> Callable:
+    """fun(*args) -> (out, pullback): a function whose reverse derivative is that pullback."""
+    @custom_vjp
+    def wrapped(*args):
+        return fun(*args)[0]
+
+    def fwd(*args):
+        out, rule = fun(*args)
+        cts = out
+        leaves, tree = tree_flatten(cts)
+        avals = [typeof(x) for x in leaves]
+
+        def flat(*c):
+            back = rule(tree.unflatten(c))
+            back = back if isinstance(back, tuple) else (back,)
+            return tree_flatten(back)[0]
+        jaxpr, captured = stage(flat, avals)
+        return out, _Rule(jaxpr, captured)
+
+    def bwd(res, ct):
+        return tuple(eval_jaxpr(res.jaxpr, [*res.captured, *tree_flatten(ct)[0]]))
+    wrapped.defvjp(fwd, bwd)
+    return functools.wraps(fun)(lambda *args: wrapped(*args))
+
+
+class _Rule:
+    """A staged pullback as a residual."""
+
+    def __init__(self, jaxpr: Jaxpr, captured): self.jaxpr, self.captured = jaxpr, captured
+
+
+
+register_pytree_node(_Rule, lambda r: (tuple(r.captured), r.jaxpr), lambda j, c: _Rule(j, list(c)))
