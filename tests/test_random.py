@@ -46,8 +46,8 @@ def same(got, want, ulps=0):
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
 
-SEEDS = [0, 1, -1, 42, 2**31 - 1, 2**31, 2**32 - 1, 2**32 + 5, -2**31, 2**63 - 1, -2**63, np.int32(7), np.uint32(2**32 - 1),
-         np.int8(-3), np.int64(2**40), np.uint8(200)]
+SEEDS = [0, 1, -1, 42, 2**31 - 1, 2**31, 2**32 - 1, 2**32 + 5, -2**31, 2**63 - 1, -2**63, np.int32(7),
+         np.uint32(2**32 - 1), np.int8(-3), np.int64(2**40), np.uint8(200)]
 IMPLS = ["threefry2x32", "rbg", "unsafe_rbg"]
 
 
@@ -103,7 +103,8 @@ KEY_ERRORS = [
     (lambda r, k: r.randint(k, (2,), 0, 3, np.float32), ValueError),
     (lambda r, k: r.choice(k, 3, (4,), replace=False), ValueError),
     (lambda r, k: r.choice(k, 3, (4,), p=np.ones(4)), ValueError), (lambda r, k: r.choice(k, 0, (4,)), ValueError),
-    (lambda r, k: r.gamma(k, np.ones(3), (2,)), ValueError), (lambda r, k: r.bernoulli(k, np.ones(3), (2,)), ValueError),
+    (lambda r, k: r.gamma(k, np.ones(3), (2,)), ValueError),
+    (lambda r, k: r.bernoulli(k, np.ones(3), (2,)), ValueError),
     (lambda r, k: r.categorical(k, np.ones((2, 3)), shape=(3,)), ValueError),
     (lambda r, k: r.categorical(k, np.ones((2, 3)), shape=(5, 2), replace=False), ValueError),
     (lambda r, k: r.permutation(k, 1.5), TypeError), (lambda r, k: r.wrap_key_data(np.zeros(3, np.uint32)), TypeError),
@@ -214,11 +215,13 @@ SAMPLERS = {
     "poisson": lambda r, k: r.poisson(k, np.array([0, 0.5, 3, 20, 1000], F)),
     "poisson scalar": lambda r, k: r.poisson(k, 12.0),
     "binomial": lambda r, k: r.binomial(k, np.array([1, 10, 100, 1000], F), np.array([0.5, 0.9, 0.01, 0.3], F)),
-    "binomial edges": lambda r, k: r.binomial(k, np.array([-1, 0, 10, np.inf, 5], F), np.array([0.5, 0.5, 1.5, 0.5, 1], F)),
+    "binomial edges": lambda r, k: r.binomial(
+        k, np.array([-1, 0, 10, np.inf, 5], F), np.array([0.5, 0.5, 1.5, 0.5, 1], F)),
     "multinomial": lambda r, k: r.multinomial(k, 20.0, np.array([0.2, 0.5, 0.3], F)),
     "orthogonal": lambda r, k: r.orthogonal(k, 3, (2,)),
     "orthogonal m": lambda r, k: r.orthogonal(k, 3, m=2),
-    "multivariate_normal": lambda r, k: r.multivariate_normal(k, np.array([1, 2], F), np.array([[2, 1], [1, 3]], F), (3,)),
+    "multivariate_normal": lambda r, k: r.multivariate_normal(
+        k, np.array([1, 2], F), np.array([[2, 1], [1, 3]], F), (3,)),
     "multivariate_normal eigh": lambda r, k: r.multivariate_normal(
         k, np.array([1, 2], F), np.array([[2, 1], [1, 3]], F), (3,), method="eigh"),
     "multivariate_normal svd": lambda r, k: r.multivariate_normal(
@@ -251,7 +254,8 @@ def test_samplers_in_other_modes(name, partitionable, x64):
 def test_64_bit_values(partitionable):
     with mode(partitionable, True):
         for f in (lambda r, k: r.bits(k, (5,), np.uint64), lambda r, k: r.uniform(k, (5,), np.float64),
-                  lambda r, k: r.randint(k, (5,), -2**40, 2**40, np.int64), lambda r, k: r.normal(k, (5,), np.complex128),
+                  lambda r, k: r.randint(k, (5,), -2**40, 2**40, np.int64),
+                  lambda r, k: r.normal(k, (5,), np.complex128),
                   lambda r, k: r.randint(k, (5,), 0, np.uint64(2**64 - 1), np.uint64)):
             same(f(random, random.key(7)), f(jax.random, jax.random.key(7)))
 

@@ -6,15 +6,15 @@ An array of keys is stored as uint32 words with `impl.key_shape` as trailing dim
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from aot.dtypes import KeyDType
+from aot.ops import elementwise as ew
 from aot.ops import rng, threefry
-from aot.ops.elementwise import convert_element_type
+from aot.ops import shape as sh
 from aot.ops.families import NonDifferentiable
-from aot.ops.shape import broadcast_new, moveaxis
 from aot.trace import ShapedArray, bind, bind1, typeof
 
 UINT32 = np.dtype("uint32")
@@ -81,7 +81,7 @@ class _KeyPrimitive(NonDifferentiable):
         return e.inline(f, [a.physical for a in ins], xs)
 
     def vmap(self, axis, args, dims, **params):
-        x = args[0] if dims[0] == 0 else moveaxis(args[0], dims[0], 0)
+        x = args[0] if dims[0] == 0 else sh.moveaxis(args[0], dims[0], 0)
         return bind(self, x, **params), [0]
 
     def uses_axis(self, name, params): return False
@@ -124,12 +124,13 @@ class RandomFoldIn(_KeyPrimitive):
         return [keys]
 
     def vmap(self, axis, args, dims):
-        keys, data = (broadcast_new(x, axis.size, 0) if d is None else moveaxis(x, d, 0) for x, d in zip(args, dims))
+        keys, data = [sh.broadcast_new(x, axis.size, 0) if d is None else sh.moveaxis(x, d, 0)
+                      for x, d in zip(args, dims)]
         return bind(self, keys, data), [0]
 
     def lower(self, e, ins, outs, x, data):
         impl = ins[0].dtype.impl
-        return self.emit(e, lambda k, d: each(ins[0].ndim, impl.fold_in, k, convert_element_type(d, UINT32)), ins,
+        return self.emit(e, lambda k, d: each(ins[0].ndim, impl.fold_in, k, ew.convert_element_type(d, UINT32)), ins,
                          (x, data))
 
 
@@ -183,7 +184,8 @@ class RandomUnwrap(_KeyPrimitive):
 
 
 random_seed_p, random_split_p, random_fold_in_p = RandomSeed(), RandomSplit(), RandomFoldIn()
-random_bits_p, random_wrap_p, random_unwrap_p, random_clone_p = RandomBits(), RandomWrap(), RandomUnwrap(), RandomClone()
+random_bits_p, random_wrap_p, random_unwrap_p = RandomBits(), RandomWrap(), RandomUnwrap()
+random_clone_p = RandomClone()
 
 
 def random_seed(seeds, impl: PRNGImpl):
@@ -198,7 +200,7 @@ def random_split(keys, shape: tuple[int, ...]):
 
 def random_fold_in(keys, data):
     """Keys and integers of one shape -> keys."""
-    return bind1(random_fold_in_p, keys, convert_element_type(data, UINT32))
+    return bind1(random_fold_in_p, keys, ew.convert_element_type(data, UINT32))
 
 
 def random_bits(keys, bit_width: int, shape: tuple[int, ...]):

@@ -3,14 +3,11 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from aot import dtypes
-from aot.ops.elementwise import (add, bitwise_and, bitwise_or, convert_element_type, div, eq, exp, ge, le, log, mul,
-                                 neg, pow, select, sqrt, sub)
+from aot.ops import elementwise as ew
+from aot.ops import shape as sh
 from aot.ops.families import kind
 from aot.ops.random import each, random_split
-from aot.ops.shape import broadcast_to, full_like, index_in_dim, reshape
 from aot.trace import Primitive, ShapedArray, Zero, bind, bind1, tangent_aval, typeof
 
 
@@ -29,7 +26,7 @@ class RandomGamma(Primitive):
         out = bind1(self, keys, a, log_space=log_space)
         if type(dot) is Zero:
             return [out], [Zero(tangent_aval(typeof(out)))]
-        return [out], [mul(dot, _slope(out, a, log_space))]
+        return [out], [ew.mul(dot, _slope(out, a, log_space))]
 
     def vmap(self, axis, args, dims, *, log_space):
         from aot.transforms.vmap import to_dim
@@ -56,9 +53,9 @@ def _samples(keys, a, log_space: bool):
     from aot.lax import map as lax_map
     k, s = typeof(keys), typeof(a)
     per_key = prod(s.shape[k.ndim:])
-    keys = each(1, lambda one: random_split(one, (per_key,)), reshape(keys, (k.size,)))
-    flat = (reshape(keys, (s.size,)), reshape(a, (s.size,)))
-    return reshape(lax_map(lambda pair: _one(*pair, log_space), flat), s.shape)
+    keys = each(1, lambda one: random_split(one, (per_key,)), sh.reshape(keys, (k.size,)))
+    flat = (sh.reshape(keys, (s.size,)), sh.reshape(a, (s.size,)))
+    return sh.reshape(lax_map(lambda pair: _one(*pair, log_space), flat), s.shape)
 
 
 def _one(key, alpha, log_space: bool):
@@ -70,44 +67,45 @@ def _one(key, alpha, log_space: bool):
     from aot.random._uniform import unit_uniform
     dtype = typeof(alpha).dtype
     one, third = dtype.type(1), dtype.type(1 / 3)
-    large = ge(alpha, one)
-    d = sub(select(large, alpha, add(alpha, one)), third)
-    c = div(third, sqrt(d))
+    large = ew.ge(alpha, one)
+    d = ew.sub(ew.select(large, alpha, ew.add(alpha, one)), third)
+    c = ew.div(third, ew.sqrt(d))
     keys = random_split(key, (2,))
-    loop_key, boost_key = index_in_dim(keys, 0, keepdims=False), index_in_dim(keys, 1, keepdims=False)
+    loop_key, boost_key = sh.index_in_dim(keys, 0, keepdims=False), sh.index_in_dim(keys, 1, keepdims=False)
     v = _accepted(loop_key, d, c, dtype)
     if not log_space:
-        u = sub(one, unit_uniform(boost_key, (), dtype))
-        return mul(mul(d, v), select(large, one, pow(u, div(one, alpha))))
-    log_u = neg(_exponential(boost_key, shape=(), dtype=dtype))
-    plain = bitwise_or(large, eq(log_u, dtype.type(0)))
-    boost = select(plain, dtype.type(0), mul(log_u, div(one, alpha)))
-    return add(add(log(d), log(v)), boost)
+        u = ew.sub(one, unit_uniform(boost_key, (), dtype))
+        return ew.mul(ew.mul(d, v), ew.select(large, one, ew.pow(u, ew.div(one, alpha))))
+    log_u = ew.neg(_exponential(boost_key, shape=(), dtype=dtype))
+    plain = ew.bitwise_or(large, ew.eq(log_u, dtype.type(0)))
+    boost = ew.select(plain, dtype.type(0), ew.mul(log_u, ew.div(one, alpha)))
+    return ew.add(ew.add(ew.log(d), ew.log(v)), boost)
 
 
 def _accepted(key, d, c, dtype):
     """Draw x normal with 1 + c x > 0 and u uniform until u is below the ratio of the densities -> (1 + c x)^3."""
     from aot.lax import while_loop
     from aot.random._normal import _normal
-    from aot.random._uniform import two, three, unit_uniform
+    from aot.random._uniform import three, two, unit_uniform
     one, half, squeeze = dtype.type(1), dtype.type(0.5), dtype.type(0.0331)
 
     def rejected(carry):
         _, x2, v, u = carry
-        quick = ge(u, sub(one, mul(squeeze, mul(x2, x2))))
-        exact = ge(log(u), add(mul(x2, half), mul(d, add(sub(one, v), log(v)))))
-        return bitwise_and(quick, exact)
+        quick = ew.ge(u, ew.sub(one, ew.mul(squeeze, ew.mul(x2, x2))))
+        exact = ew.ge(ew.log(u), ew.add(ew.mul(x2, half), ew.mul(d, ew.add(ew.sub(one, v), ew.log(v)))))
+        return ew.bitwise_and(quick, exact)
 
     def positive(carry):
         key, _, _ = carry
         key, sub_key = two(key)
         x = _normal(sub_key, shape=(), dtype=dtype)
-        return key, x, add(one, mul(x, c))
+        return key, x, ew.add(one, ew.mul(x, c))
 
     def draw(carry):
         key, normal_key, u_key = three(carry[0])
-        _, x, v = while_loop(lambda s: le(s[2], dtype.type(0)), positive, (normal_key, dtype.type(0), dtype.type(-1)))
-        return key, mul(x, x), mul(mul(v, v), v), unit_uniform(u_key, (), dtype)
+        start = normal_key, dtype.type(0), dtype.type(-1)
+        _, x, v = while_loop(lambda carry: ew.le(carry[2], dtype.type(0)), positive, start)
+        return key, ew.mul(x, x), ew.mul(ew.mul(v, v), v), unit_uniform(u_key, (), dtype)
 
     return while_loop(rejected, draw, (key, dtype.type(0), one, dtype.type(2)))[2]
 
@@ -117,15 +115,15 @@ def _slope(sample, a, log_space: bool):
     from aot.lax import map as lax_map
     from aot.lax import random_gamma_grad
     s = typeof(sample)
-    x, alpha = reshape(sample, (s.size,)), reshape(a, (s.size,))
+    x, alpha = sh.reshape(sample, (s.size,)), sh.reshape(a, (s.size,))
     if log_space:
-        x = exp(x)
+        x = ew.exp(x)
         tiny = s.dtype.type(dtypes.finfo(s.dtype).tiny)
-        x = select(eq(x, s.dtype.type(0)), full_like(x, tiny), x)
-        slope = lax_map(lambda p: div(random_gamma_grad(*p), p[1]), (alpha, x))
+        x = ew.select(ew.eq(x, s.dtype.type(0)), sh.full_like(x, tiny), x)
+        slope = lax_map(lambda p: ew.div(random_gamma_grad(*p), p[1]), (alpha, x))
     else:
         slope = lax_map(lambda p: random_gamma_grad(*p), (alpha, x))
-    return reshape(slope, s.shape)
+    return sh.reshape(slope, s.shape)
 
 
 def random_gamma(keys, a, log_space: bool):

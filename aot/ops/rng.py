@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from aot import dtypes
+from aot.ops import elementwise as ew
+from aot.ops import shape as sh
 from aot.ops import threefry
-from aot.ops.elementwise import bitwise_xor
 from aot.ops.families import NonDifferentiable
-from aot.ops.shape import (canonical_shape, concatenate, dynamic_update_slice, expand_dims, index_in_dim,
-                           moveaxis, reshape, slice_in_dim)
 from aot.trace import ShapedArray, bind, bind1
 
 UINT32 = np.dtype("uint32")
@@ -45,10 +44,10 @@ class RngBitGenerator(NonDifferentiable):
 
     def vmap(self, axis, args, dims, *, shape, dtype, algorithm, out_sharding=None):
         """The whole batch is drawn from the first key, and only its state advances."""
-        keys = moveaxis(args[0], dims[0], 0)
-        state, bits = bind(self, index_in_dim(keys, 0, keepdims=False), shape=(axis.size, *shape), dtype=dtype,
+        keys = sh.moveaxis(args[0], dims[0], 0)
+        state, bits = bind(self, sh.index_in_dim(keys, 0, keepdims=False), shape=(axis.size, *shape), dtype=dtype,
                            algorithm=algorithm, out_sharding=out_sharding)
-        return [dynamic_update_slice(keys, expand_dims(state, (0,)), (0, 0)), bits], [0, 0]
+        return [sh.dynamic_update_slice(keys, sh.expand_dims(state, (0,)), (0, 0)), bits], [0, 0]
 
     def lower(self, e, ins, outs, key, *, shape, dtype, algorithm, out_sharding=None):
         a, wide = ins[0], "tensor<2xui64>"
@@ -74,7 +73,7 @@ def rng_bit_generator(key, shape, dtype=np.uint32, algorithm: RandomAlgorithm = 
     dtype = np.dtype(dtype) if np.dtype(dtype).itemsize < 8 else dtypes.check_user_dtype_supported(dtype, "rng")
     if dtype not in dtypes.UNSIGNED:
         raise TypeError(f"rng_bit_generator makes unsigned integers of 8, 16, 32 or 64 bits, not {dtype.name}")
-    return bind(rng_bit_generator_p, key, shape=canonical_shape(shape), dtype=dtype,
+    return bind(rng_bit_generator_p, key, shape=sh.canonical_shape(shape), dtype=dtype,
                 algorithm=RandomAlgorithm(algorithm), out_sharding=out_sharding)
 
 
@@ -99,7 +98,7 @@ rng_uniform_p = RngUniform()
 
 def rng_uniform(a, b, shape):
     """Uniform values in [a, b), not reproducible; prefer `aot.random.uniform`."""
-    return bind1(rng_uniform_p, a, b, shape=canonical_shape(shape))
+    return bind1(rng_uniform_p, a, b, shape=sh.canonical_shape(shape))
 
 
 # ---- the operations of the two key implementations -------------------------------------------------------------------
@@ -107,21 +106,21 @@ def rng_uniform(a, b, shape):
 def seed(number):
     """An integer scalar -> key words: the Threefry key of it, twice."""
     half = threefry.seed(number)
-    return concatenate([half, half], 0)
+    return sh.concatenate([half, half], 0)
 
 
 def _halves(key) -> list[Any]:
-    return [slice_in_dim(key, 0, 2), slice_in_dim(key, 2, 4)]
+    return [sh.slice_in_dim(key, 0, 2), sh.slice_in_dim(key, 2, 4)]
 
 
 def split(key, shape: tuple[int, ...]):
     """Both halves of the key split as Threefry keys."""
-    return concatenate([threefry.split(half, shape) for half in _halves(key)], len(shape))
+    return sh.concatenate([threefry.split(half, shape) for half in _halves(key)], len(shape))
 
 
 def fold_in(key, data):
     """The data folded into both halves of the key as Threefry keys."""
-    return concatenate([threefry.fold_in(half, data) for half in _halves(key)], 0)
+    return sh.concatenate([threefry.fold_in(half, data) for half in _halves(key)], 0)
 
 
 def random_bits(key, bit_width: int, shape: tuple[int, ...]):
@@ -134,12 +133,12 @@ def unsafe_split(key, shape: tuple[int, ...]):
     """Every tenth row of the generator's output is a new key: fast, with no guarantee of independence."""
     num = prod(shape)
     rows = random_bits(key, 32, (10 * num, 4))
-    return reshape(slice_in_dim(rows, 0, 10 * num, 10), (*shape, 4)) if num else reshape(rows, (*shape, 4))
+    return sh.reshape(sh.slice_in_dim(rows, 0, 10 * num, 10), (*shape, 4)) if num else sh.reshape(rows, (*shape, 4))
 
 
 def unsafe_fold_in(key, data):
     """The key combined with the tenth row that the data, as a seed, generates."""
     rows = random_bits(seed(data), 32, (10, 4))
-    return bitwise_xor(key, index_in_dim(rows, 9, keepdims=False))
+    return ew.bitwise_xor(key, sh.index_in_dim(rows, 9, keepdims=False))
 
 

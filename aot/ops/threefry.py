@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 
 from aot.config import config, override
-from aot.ops.elementwise import (add, bitwise_and, bitwise_or, bitwise_xor, convert_element_type, mul, shift_left,
-                                 shift_right_logical)
+from aot.ops import elementwise as ew
+from aot.ops import shape as sh
 from aot.ops.families import NonDifferentiable, align
-from aot.ops.shape import (broadcast_to, broadcasted_iota, concatenate, expand_dims, full, index_in_dim, iota, reshape,
-                           slice_in_dim)
 from aot.trace import ShapedArray, bind, typeof
 
 UINT32 = np.dtype("uint32")
@@ -63,27 +61,22 @@ def _hash_jaxpr(avals: tuple[ShapedArray, ...], shape: tuple[int, ...]):
 
 
 def _rotate_left(x, by):
-    return bitwise_or(shift_left(x, by), shift_right_logical(x, _minus(by)))
-
-
-def _minus(by):
-    from aot.ops.elementwise import sub
-    return sub(_u32(32), by)
+    return ew.bitwise_or(ew.shift_left(x, by), ew.shift_right_logical(x, ew.sub(_u32(32), by)))
 
 
 def _hash(k1, k2, x0, x1, shape):
     """Five groups of four rounds.  A loop, because twenty unrolled rounds take XLA five times as long to compile."""
     from aot.lax import fori_loop
-    k3 = bitwise_xor(bitwise_xor(k1, k2), _PARITY)
-    x0, x1 = (broadcast_to(add(x, k), shape) for x, k in ((x0, k1), (x1, k2)))
+    k3 = ew.bitwise_xor(ew.bitwise_xor(k1, k2), _PARITY)
+    x0, x1 = (sh.broadcast_to(ew.add(x, k), shape) for x, k in ((x0, k1), (x1, k2)))
 
     def group(i, carry):
         x0, x1, k1, k2, k3, now, later = carry
         for r in range(4):
-            x0 = add(x0, x1)
-            x1 = bitwise_xor(_rotate_left(x1, index_in_dim(now, r, keepdims=False)), x0)
-        count = add(convert_element_type(i, UINT32), _u32(1))
-        return add(x0, k2), add(add(x1, k3), count), k2, k3, k1, later, now
+            x0 = ew.add(x0, x1)
+            x1 = ew.bitwise_xor(_rotate_left(x1, sh.index_in_dim(now, r, keepdims=False)), x0)
+        count = ew.add(ew.convert_element_type(i, UINT32), _u32(1))
+        return ew.add(x0, k2), ew.add(ew.add(x1, k3), count), k2, k3, k1, later, now
 
     tables = [np.array(r, UINT32) for r in _ROTATIONS]
     return list(fori_loop(0, 5, group, (x0, x1, k1, k2, k3, *tables))[:2])
@@ -96,7 +89,7 @@ def threefry2x32(k1, k2, x0, x1) -> tuple[Any, Any]:
 
 
 def _words(key) -> tuple[Any, Any]:
-    return index_in_dim(key, 0, keepdims=False), index_in_dim(key, 1, keepdims=False)
+    return sh.index_in_dim(key, 0, keepdims=False), sh.index_in_dim(key, 1, keepdims=False)
 
 
 # ---- counters --------------------------------------------------------------------------------------------------------
@@ -110,28 +103,29 @@ def positions(shape: tuple[int, ...]) -> tuple[Any, Any]:
         return _u32(0), _row_major(shape, UINT32)
     with override("enable_x64", True):
         at = _row_major(shape, np.dtype("uint64"))
-        return convert_element_type(shift_right_logical(at, np.uint64(32)), UINT32), convert_element_type(at, UINT32)
+        high = ew.shift_right_logical(at, np.uint64(32))
+        return ew.convert_element_type(high, UINT32), ew.convert_element_type(at, UINT32)
 
 
 def _row_major(shape: tuple[int, ...], dtype: np.dtype):
     total = None
     for d in range(len(shape)):
         step = prod(shape[d + 1:])
-        part = broadcasted_iota(dtype, shape, d)
-        part = part if step <= 1 else mul(part, dtype.type(step))
-        total = part if total is None else add(total, part)
-    return full((), 0, dtype) if total is None else total
+        part = sh.broadcasted_iota(dtype, shape, d)
+        part = part if step <= 1 else ew.mul(part, dtype.type(step))
+        total = part if total is None else ew.add(total, part)
+    return sh.full((), 0, dtype) if total is None else total
 
 
 def _hash_range(key, count: int):
     """Hash 0..count-1 in pairs (i, i + half): the original layout."""
     half = (count + 1) // 2
-    counts = iota(UINT32, count)
+    counts = sh.iota(UINT32, count)
     if count % 2:
-        counts = concatenate([counts, np.zeros(1, UINT32)], 0)
-    pairs = threefry2x32(*_words(key), slice_in_dim(counts, 0, half), slice_in_dim(counts, half, 2 * half))
-    both = concatenate(list(pairs), 0)
-    return slice_in_dim(both, 0, count) if count % 2 else both
+        counts = sh.concatenate([counts, np.zeros(1, UINT32)], 0)
+    pairs = threefry2x32(*_words(key), sh.slice_in_dim(counts, 0, half), sh.slice_in_dim(counts, half, 2 * half))
+    both = sh.concatenate(list(pairs), 0)
+    return sh.slice_in_dim(both, 0, count) if count % 2 else both
 
 
 # ---- the operations of a key implementation --------------------------------------------------------------------------
@@ -139,26 +133,26 @@ def _hash_range(key, count: int):
 def seed(number):
     """An integer scalar -> key words: its high and low 32 bits."""
     dtype = typeof(number).dtype
-    low = convert_element_type(number, UINT32)
+    low = ew.convert_element_type(number, UINT32)
     if dtype.itemsize == 8:
-        high = convert_element_type(shift_right_logical(number, dtype.type(32)), UINT32)
+        high = ew.convert_element_type(ew.shift_right_logical(number, dtype.type(32)), UINT32)
     else:
-        high = full((), 0, UINT32)
-    return concatenate([reshape(high, (1,)), reshape(low, (1,))], 0)
+        high = sh.full((), 0, UINT32)
+    return sh.concatenate([sh.reshape(high, (1,)), sh.reshape(low, (1,))], 0)
 
 
 def split(key, shape: tuple[int, ...]):
     """Key words -> words of `shape` new keys."""
     if config.threefry_partitionable:
         high, low = threefry2x32(*_words(key), *positions(shape))
-        return concatenate([expand_dims(high, (len(shape),)), expand_dims(low, (len(shape),))], len(shape))
-    return reshape(_hash_range(key, 2 * prod(shape)), (*shape, 2))
+        return sh.concatenate([sh.expand_dims(high, (len(shape),)), sh.expand_dims(low, (len(shape),))], len(shape))
+    return sh.reshape(_hash_range(key, 2 * prod(shape)), (*shape, 2))
 
 
 def fold_in(key, data):
     """Key words and a uint32 scalar -> new key words: the data, as a seed, hashed under the key."""
     high, low = threefry2x32(*_words(key), *_words(seed(data)))
-    return concatenate([reshape(high, (1,)), reshape(low, (1,))], 0)
+    return sh.concatenate([sh.reshape(high, (1,)), sh.reshape(low, (1,))], 0)
 
 
 def random_bits(key, bit_width: int, shape: tuple[int, ...]):
@@ -172,14 +166,14 @@ def _bits_by_position(key, bit_width, shape):
     high, low = threefry2x32(*_words(key), *positions(shape))
     if bit_width == 64:
         return _join(high, low)
-    mixed = bitwise_xor(high, low)
-    return mixed if bit_width == 32 else convert_element_type(mixed, uint_dtype(bit_width))
+    mixed = ew.bitwise_xor(high, low)
+    return mixed if bit_width == 32 else ew.convert_element_type(mixed, uint_dtype(bit_width))
 
 
 def _join(high, low):
     with override("enable_x64", True):
-        wide = np.dtype("uint64")
-        return bitwise_or(shift_left(convert_element_type(high, wide), np.uint64(32)), convert_element_type(low, wide))
+        high, low = [ew.convert_element_type(x, np.dtype("uint64")) for x in (high, low)]
+        return ew.bitwise_or(ew.shift_left(high, np.uint64(32)), low)
 
 
 def _bits_by_range(key, bit_width, shape):
@@ -190,16 +184,16 @@ def _bits_by_range(key, bit_width, shape):
                             "hint: use aot.config.update('threefry_partitionable', True)")
     bits = _hash_range(key, words)
     if bit_width == 64:
-        bits = _join(slice_in_dim(bits, 0, size), slice_in_dim(bits, size, 2 * size))
+        bits = _join(sh.slice_in_dim(bits, 0, size), sh.slice_in_dim(bits, size, 2 * size))
     elif bit_width < 32:
-        bits = slice_in_dim(_unpack(bits, bit_width), 0, size)
-    return reshape(bits, shape)
+        bits = sh.slice_in_dim(_unpack(bits, bit_width), 0, size)
+    return sh.reshape(bits, shape)
 
 
 def _unpack(words, bit_width: int):
     """uint32 words -> the narrower integers they hold, lowest bits first."""
     each, n = 32 // bit_width, typeof(words).shape[0]
-    shifts = mul(broadcasted_iota(UINT32, (n, each), 1), _u32(bit_width))
-    parts = shift_right_logical(broadcast_to(expand_dims(words, (1,)), (n, each)), shifts)
-    narrow = convert_element_type(bitwise_and(parts, _u32((1 << bit_width) - 1)), uint_dtype(bit_width))
-    return reshape(narrow, (n * each,))
+    shifts = ew.mul(sh.broadcasted_iota(UINT32, (n, each), 1), _u32(bit_width))
+    parts = ew.shift_right_logical(sh.broadcast_to(sh.expand_dims(words, (1,)), (n, each)), shifts)
+    narrow = ew.convert_element_type(ew.bitwise_and(parts, _u32((1 << bit_width) - 1)), uint_dtype(bit_width))
+    return sh.reshape(narrow, (n * each,))

@@ -16,7 +16,6 @@ from aot.random._sampler import broadcast_shape, cast, int_dtype, placed, sample
 from aot.random._uniform import dynamic_range, randint, two, unit_uniform
 from aot.trace import typeof
 
-
 # ---- permutations and choices ----------------------------------------------------------------------------------------
 
 def permutation(key, x, axis: int = 0, independent: bool = False, *, out_sharding=None):

@@ -103,10 +103,10 @@ def _f(key, dfnum, dfden, *, shape, dtype):
     return lax.div(ratio(num_key, dfnum), ratio(den_key, dfden))
 
 
-def t(key, df, shape=(), dtype=None, *, out_sharding=None):
+def t(key, df, shape=None, dtype=None, *, out_sharding=None):
     """Student's t values with df degrees of freedom.
 
-    shape: of the result; df broadcasts to it.
+    shape: of the result, to which df broadcasts; default the shape of df.
     """
     key, dtype = single("t", key), float_dtype("t", dtype)
     shape = broadcast_shape("t", shape, df)

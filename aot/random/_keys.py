@@ -67,7 +67,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Key:
     return ops.random_seed(_seed(seed), _implementation(impl, dtype))
 
 
-def PRNGKey(seed: Any, *, impl: Any = None) -> Key:  # noqa: N802
+def PRNGKey(seed: Any, *, impl: Any = None) -> Key:
     """A key from an integer seed, as its uint32 words (shape (2,) for the default implementation).
 
     `key` is the newer form; under `config.enable_custom_prng` this returns the same.
