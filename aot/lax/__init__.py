@@ -17,3 +17,5 @@ from aot.ops.shape import (broadcast, broadcast_in_dim, broadcasted_iota, concat
                            dynamic_update_slice_in_dim, expand_dims, full, full_like, index_in_dim, iota, pad, reshape,
                            rev, slice, slice_in_dim, split, squeeze, transpose)
 from aot.ops.loops import associative_scan, cond, fori_loop, map_over as map, scan, switch, while_loop
+from aot.ops.indexing import (GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers, gather, index_take,
+                              scatter, scatter_add, scatter_apply, scatter_max, scatter_min, scatter_mul, scatter_sub)
