@@ -19,3 +19,7 @@ from aot.ops.shape import (broadcast, broadcast_in_dim, broadcasted_iota, concat
 from aot.ops.loops import associative_scan, cond, fori_loop, map_over as map, scan, switch, while_loop
 from aot.ops.indexing import (GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers, gather, index_take,
                               scatter, scatter_add, scatter_apply, scatter_max, scatter_min, scatter_mul, scatter_sub)
+from aot.ops.conv import (ConvDimensionNumbers, conv, conv_dimension_numbers, conv_general_dilated,
+                          conv_general_dilated_patches, conv_transpose, conv_with_general_padding)
+from aot.ops.sorting import approx_max_k, approx_min_k, sort, sort_key_val, top_k
+from aot.ops.windows import padtype_to_pads, reduce_window
