@@ -23,3 +23,7 @@ from aot.ops.conv import (ConvDimensionNumbers, conv, conv_dimension_numbers, co
                           conv_general_dilated_patches, conv_transpose, conv_with_general_padding)
 from aot.ops.sorting import approx_max_k, approx_min_k, sort, sort_key_val, top_k
 from aot.ops.windows import padtype_to_pads, reduce_window
+from aot.ops.collectives import (all_gather, all_to_all, axis_index, axis_size, pbroadcast, pcast, pmax, pmean, pmin,
+                                 ppermute, pshuffle, psum, psum_scatter, pswapaxes, pvary)
+from aot.ops.misc import (FftType, broadcast_like, broadcast_shapes, broadcast_to_rank, collapse, dtype, empty, fft,
+                          optimization_barrier, reciprocal, shape_as_value, stack, stop_gradient, tile, unstack)
