@@ -179,17 +179,21 @@ class UnexpectedTracerError(JAXTypeError):
     Works: return every value that is needed outside.
     """
 
-    def __init__(self, msg: str):
-        super().__init__(msg)
+    def __init__(self, msg: Any):
+        super().__init__(msg if isinstance(msg, str) else _leak_message(msg))
+
+
+def _leak_message(tracer: Any, made_at: _source.Source = None) -> str:
+    made = f"\nIt was made {_at(made_at)}." if made_at is not None else ""
+    return _explain(
+        "a traced value was used after the function that made it had been traced", tracer,
+        "it was saved by a side effect (a global, an attribute, a list, a closure) instead of being returned." + made,
+        "return the value from the function; to find the place, run with aot.check_tracer_leaks(True).")
 
 
 def leaked(tracer: Any, made_at: _source.Source = None) -> UnexpectedTracerError:
     """The error for using `tracer` after its trace ended; `made_at` is where its operation was traced."""
-    made = f"\nIt was made {_at(made_at)}." if made_at is not None else ""
-    return UnexpectedTracerError(_explain(
-        "a traced value was used after the function that made it had been traced", tracer,
-        "it was saved by a side effect (a global, an attribute, a list, a closure) instead of being returned." + made,
-        "return the value from the function; to find the place, run with aot.check_tracer_leaks(True)."))
+    return UnexpectedTracerError(_leak_message(tracer, made_at))
 
 
 class KeyReuseError(JAXTypeError):

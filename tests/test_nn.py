@@ -10,7 +10,8 @@ from aot.config import override
 
 F = np.float32
 X = np.array([-30.0, -4, -3, -1, -0.5, -1e-3, 0, 1e-3, 0.5, 1, 2, 3, 6, 30, 200], F)
-INPUTS = {"f32": X, "bf16": X.astype(jnp.bfloat16), "f16": X.astype(np.float16), "i32": np.arange(-3, 4, dtype=np.int32),
+INPUTS = {"f32": X, "bf16": X.astype(jnp.bfloat16), "f16": X.astype(np.float16),
+          "i32": np.arange(-3, 4, dtype=np.int32),
           "2d": np.linspace(-3, 3, 12, dtype=F).reshape(3, 4), "scalar": 0.5, "int": 2, "f0": np.zeros((0, 3), F)}
 FEW_ULPS = {"f32": 4e-6, "2d": 4e-6, "scalar": 1e-6, "int": 1e-6, "i32": 4e-6, "f0": 0}
 
@@ -30,9 +31,9 @@ def same(got, want, tol=0.0):
 
 #: name -> function of (nn, x)
 ACTIVATIONS = {n: (lambda m, x, n=n: getattr(m, n)(x)) for n in (
-    "relu relu6 identity sigmoid tanh softplus sparse_plus soft_sign silu swish mish log_sigmoid elu leaky_relu hard_tanh "
-    "celu selu gelu squareplus sparse_sigmoid hard_sigmoid hard_silu hard_swish softmax log_softmax logsumexp logmeanexp "
-    "standardize").split()}
+    "relu relu6 identity sigmoid tanh softplus sparse_plus soft_sign silu swish mish log_sigmoid elu leaky_relu "
+    "hard_tanh celu selu gelu squareplus sparse_sigmoid hard_sigmoid hard_silu hard_swish softmax log_softmax "
+    "logsumexp logmeanexp standardize").split()}
 ACTIVATIONS |= {
     "elu 2": lambda m, x: m.elu(x, 2.0), "celu 2": lambda m, x: m.celu(x, 2.0),
     "leaky 0.2": lambda m, x: m.leaky_relu(x, 0.2), "gelu exact": lambda m, x: m.gelu(x, False),
@@ -81,7 +82,8 @@ def test_arguments_that_are_no_arrays(bad):
 
 
 def test_log1mexp():
-    same(nn.log1mexp(np.array([1e-10, 0.1, 0.7, 5, 50], F)), jax.nn.log1mexp(np.array([1e-10, 0.1, 0.7, 5, 50], F)), 1e-6)
+    same(nn.log1mexp(np.array([1e-10, 0.1, 0.7, 5, 50], F)),
+    jax.nn.log1mexp(np.array([1e-10, 0.1, 0.7, 5, 50], F)), 1e-6)
 
 
 # ---- along axes ------------------------------------------------------------------------------------------------------
@@ -94,19 +96,27 @@ ALONG_AXES = {
     "softmax 0": lambda m: m.softmax(A, 0), "softmax both": lambda m: m.softmax(A, (0, 1)),
     "softmax where": lambda m: m.softmax(A, where=W), "log_softmax 0": lambda m: m.log_softmax(A, 0),
     "log_softmax where": lambda m: m.log_softmax(A, where=W), "logsumexp 1": lambda m: m.logsumexp(A, 1),
-    "logsumexp keep": lambda m: m.logsumexp(A, 0, keepdims=True), "logsumexp where": lambda m: m.logsumexp(A, 1, where=W),
-    "logsumexp b": lambda m: m.logsumexp(A, 1, b=B), "logsumexp sign": lambda m: m.logsumexp(A, 1, b=B, return_sign=True),
-    "logsumexp -inf": lambda m: m.logsumexp(np.full(3, -np.inf, F)), "logsumexp inf": lambda m: m.logsumexp(np.array([np.inf, 1], F)),
+    "logsumexp keep": lambda m: m.logsumexp(A, 0, keepdims=True),
+    "logsumexp where": lambda m: m.logsumexp(A, 1, where=W),
+    "logsumexp b": lambda m: m.logsumexp(A, 1, b=B),
+    "logsumexp sign": lambda m: m.logsumexp(A, 1, b=B, return_sign=True),
+    "logsumexp -inf": lambda m: m.logsumexp(np.full(3, -np.inf, F)),
+    "logsumexp inf": lambda m: m.logsumexp(np.array([np.inf, 1], F)),
     "logsumexp complex": lambda m: m.logsumexp(A[2] + 1j * A[2]), "logsumexp all": lambda m: m.logsumexp(A, (0, 1)),
     "logsumexp complex sign": lambda m: m.logsumexp(A[2] + 1j * A[2], return_sign=True),
-    "logmeanexp": lambda m: m.logmeanexp(A, 1), "logmeanexp where": lambda m: m.logmeanexp(A, 1, where=W, keepdims=True),
-    "standardize 0": lambda m: m.standardize(A[[0, 2]], 0), "standardize stable": lambda m: m.standardize(A[[0, 2]], algorithm="stable"),
+    "logmeanexp": lambda m: m.logmeanexp(A, 1),
+    "logmeanexp where": lambda m: m.logmeanexp(A, 1, where=W, keepdims=True),
+    "standardize 0": lambda m: m.standardize(A[[0, 2]], 0),
+    "standardize stable": lambda m: m.standardize(A[[0, 2]], algorithm="stable"),
     "standardize where": lambda m: m.standardize(A[[0, 2]], where=W[:2]),
     "standardize mean": lambda m: m.standardize(A[[0, 2]], mean=1.0, variance=B[:2] ** 2), "glu": lambda m: m.glu(A),
     "glu 0": lambda m: m.glu(A[:2], 0),
-    "one_hot": lambda m: m.one_hot(np.array([0, 2, -1, 4]), 4), "one_hot axis": lambda m: m.one_hot(np.array([[0, 2]]), 3, axis=1),
-    "one_hot dtype": lambda m: m.one_hot(np.array([0, 2]), 3, dtype=jnp.bfloat16), "one_hot scalar": lambda m: m.one_hot(1, 3),
-    "one_hot int": lambda m: m.one_hot(np.array([0, 2]), 3, dtype=np.int32), "one_hot float": lambda m: m.one_hot(np.array([0.0, 2]), 3),
+    "one_hot": lambda m: m.one_hot(np.array([0, 2, -1, 4]), 4),
+    "one_hot axis": lambda m: m.one_hot(np.array([[0, 2]]), 3, axis=1),
+    "one_hot dtype": lambda m: m.one_hot(np.array([0, 2]), 3, dtype=jnp.bfloat16),
+    "one_hot scalar": lambda m: m.one_hot(1, 3),
+    "one_hot int": lambda m: m.one_hot(np.array([0, 2]), 3, dtype=np.int32),
+    "one_hot float": lambda m: m.one_hot(np.array([0.0, 2]), 3),
 }
 
 
@@ -186,7 +196,8 @@ def test_attention(name):
         same(run(aot), run(jax), 2e-5)
 
 
-BAD_ATTENTION = [((Q[..., :2], K, V), {}), ((Q[:, :, :3], K, V), {}), ((Q, K, V[:, :4]), {}), ((Q, K, V, BIAS[..., :4]), {}),
+BAD_ATTENTION = [((Q[..., :2], K, V), {}), ((Q[:, :, :3], K, V), {}), ((Q, K, V[:, :4]), {}),
+                 ((Q, K, V, BIAS[..., :4]), {}),
                  ((Q, K, V, None, BIAS), {}), ((Q, K, V), {"query_seq_lengths": np.ones(3, np.int32)}),
                  ((Q, K, V), {"implementation": "fast"}), ((Q[0, 0], K, V), {})]
 
@@ -203,7 +214,8 @@ def test_attention_errors(i):
 def test_scaled_matmul():
     a, b = rng.standard_normal((2, 3, 64), dtype=F), rng.standard_normal((2, 5, 64), dtype=F)
     sa, sb = 2.0 ** rng.integers(-2, 3, (2, 3, 2)), 2.0 ** rng.integers(-2, 3, (2, 5, 4))
-    a8, b8, sa8, sb8 = (x.astype(d) for x, d in zip((a, b, sa, sb), (jnp.float8_e4m3fn,) * 2 + (jnp.float8_e8m0fnu,) * 2))
+    a8, b8 = [x.astype(jnp.float8_e4m3fn) for x in (a, b)]
+    sa8, sb8 = [x.astype(jnp.float8_e8m0fnu) for x in (sa, sb)]
     want = np.einsum("bmk,bnk->bmn", a8.astype(F) * np.repeat(sa, 32, 2), b8.astype(F) * np.repeat(sb, 16, 2))
     got = nn.scaled_matmul(a8, b8, sa8, sb8)
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5)
@@ -234,8 +246,10 @@ def test_scaled_dot_general_is_close_to_the_exact_product(mode, tol):
 
 #: name -> (function of the module's initializers, shape)
 INITIALIZERS = {
-    "zeros": (lambda i: i.zeros, (2, 3)), "ones": (lambda i: i.ones, (2, 3)), "constant": (lambda i: i.constant(-7), (2, 3)),
-    "constant array": (lambda i: i.constant(np.arange(3, dtype=F)), (2, 3)), "uniform": (lambda i: i.uniform(5.0), (2, 3)),
+    "zeros": (lambda i: i.zeros, (2, 3)), "ones": (lambda i: i.ones, (2, 3)),
+    "constant": (lambda i: i.constant(-7), (2, 3)),
+    "constant array": (lambda i: i.constant(np.arange(3, dtype=F)), (2, 3)),
+    "uniform": (lambda i: i.uniform(5.0), (2, 3)),
     "normal": (lambda i: i.normal(5.0), (2, 3)), "truncated_normal": (lambda i: i.truncated_normal(5.0), (2, 3)),
     "truncated bounds": (lambda i: i.truncated_normal(1.0, lower=-1, upper=0.5), (7,)),
     **{f"{name} {shape}": (lambda i, name=name: getattr(i, name)(), shape) for name in (
@@ -262,7 +276,8 @@ def test_initializers(name):
 
 @pytest.mark.parametrize("distribution", ["truncated_normal", "normal", "uniform"])
 def test_complex_initializers(distribution):
-    make = lambda m: m.nn.initializers.variance_scaling(1.0, "fan_in", distribution)(m.random.key(3), (3, 4), np.complex64)
+    make = lambda m: m.nn.initializers.variance_scaling(1.0, "fan_in", distribution)(
+        m.random.key(3), (3, 4), np.complex64)
     same(make(aot), make(jax), 2e-6)
 
 
@@ -270,7 +285,8 @@ def test_complex_initializers(distribution):
     lambda i: i.lecun_normal()(aot.random.key(0), (3,)), lambda i: i.orthogonal()(aot.random.key(0), (3,)),
     lambda i: i.variance_scaling(1.0, "fan", "normal")(aot.random.key(0), (3, 3)),
     lambda i: i.variance_scaling(1.0, "fan_in", "odd")(aot.random.key(0), (3, 3)),
-    lambda i: i.delta_orthogonal()(aot.random.key(0), (3, 4, 2)), lambda i: i.delta_orthogonal()(aot.random.key(0), (3, 4))])
+    lambda i: i.delta_orthogonal()(aot.random.key(0), (3, 4, 2)),
+    lambda i: i.delta_orthogonal()(aot.random.key(0), (3, 4))])
 def test_initializer_errors(f):
     with pytest.raises(ValueError):
         f(nn.initializers)

@@ -124,7 +124,8 @@ def _truncated(key, shape, dtype, variance):
     if _is_complex(dtype):
         return _complex_truncated_normal(key, 2, shape, dtype) * (
             jnp.sqrt(variance) / jnp.array(0.95311164380491208, dtype))
-    return random.truncated_normal(key, -2, 2, shape, dtype) * (jnp.sqrt(variance) / jnp.array(0.87962566103423978, dtype))
+    stddev = jnp.sqrt(variance) / jnp.array(0.87962566103423978, dtype)
+    return random.truncated_normal(key, -2, 2, shape, dtype) * stddev
 
 
 def _normal(key, shape, dtype, variance):
