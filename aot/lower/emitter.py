@@ -80,12 +80,13 @@ class Emitter:
     def full_type(self, ins, out: ShapedArray) -> str:
         return ShapedArray(out.shape, ins[0].dtype).mlir
 
-    def broadcast_scalar(self, x: str, aval: ShapedArray, shape: tuple[int, ...]) -> str:
+    def broadcast_operand(self, x: str, aval: ShapedArray, shape: tuple[int, ...]) -> str:
+        """A scalar, or a value of the same rank with sizes of 1, at the full shape."""
         if aval.shape == shape:
             return x
-        extra = len(aval.physical.shape)
-        dims = ", ".join(str(len(shape) + i) for i in range(extra))
         out = aval.update(shape=shape)
+        first = len(shape) - aval.ndim
+        dims = ", ".join(str(first + i) for i in range(len(aval.physical.shape)))
         return self.op(f"stablehlo.broadcast_in_dim {x}, dims = [{dims}] : ({aval.mlir}) -> {out.mlir}")
 
     def broadcast_in_dim(self, x: str, aval: ShapedArray, shape: tuple[int, ...], dims: Sequence[int]) -> str:
@@ -152,17 +153,18 @@ class Emitter:
     def eqn(self, e, env) -> None:
         prim, outs = e.primitive, [v.aval for v in e.outvars]
         ins = [x.aval for x in e.invars]
-        if prim.nary and outs[0].shape and any(not a.shape for a in ins):
-            shape, names, wide = outs[0].shape, [], []
+        shape = outs[0].shape if prim.nary else ()
+        if shape and any(a.shape != shape for a in ins):
+            names, wide = [], []
             for x in e.invars:
                 a = x.aval
                 if a.shape == shape:
                     names.append(self.read(x, env))
-                elif type(x) is Literal and a.physical is a:
+                elif type(x) is Literal and not a.shape and a.physical is a:
                     a = a.update(shape=shape)
                     names.append(self.splat(as_numpy(x.val, x.aval)[()], a))
                 else:
-                    names.append(self.broadcast_scalar(self.read(x, env), a, shape))
+                    names.append(self.broadcast_operand(self.read(x, env), a, shape))
                     a = a.update(shape=shape)
                 wide.append(a)
             ins = wide

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from aot import dtypes
-from aot.ops.families import (Elementwise, LinearOp, add_any, align, binary, check_dtype, kind, lit, unary)
+from aot.ops.families import (Elementwise, LinearOp, add_any, align_full, binary, broadcast_shape, check_dtype, kind,
+                              lit, unary)
 from aot.trace import Primitive, ShapedArray, Zero, bind, bind1, is_linear, tangent_aval, typeof
 
 
@@ -251,10 +252,8 @@ class Pow(Elementwise):
         check_dtype("pow", "fciu", y)
         if kind(y.dtype) in "fc" and y.dtype != x.dtype:
             raise self.dtype_error((x, y))
-        if x.shape and y.shape and x.shape != y.shape:
-            raise self.shape_error((x, y))
         weak = x.weak_type and (y.weak_type or kind(y.dtype) in "iu")
-        return [ShapedArray(x.shape or y.shape, x.dtype, weak)]
+        return [ShapedArray(broadcast_shape("pow", (x, y)), x.dtype, weak)]
 
     @staticmethod
     def tangent_x(t, z, x, y):
@@ -365,21 +364,12 @@ class SelectN(Primitive):
                          for i, c in enumerate(cases)]
 
     def vmap(self, axis, args, dims):
-        from aot.ops.shape import broadcast_to
         which, *cases = args
         if dims[0] is None and not typeof(which).shape:
-            cases, d = align_cases(axis, cases, dims[1:])
+            cases, d = align_full(axis, cases, dims[1:])
             return bind(self, which, *cases), [d]
-        logical = typeof(cases[0]).ndim - (dims[1] is not None)
-        if typeof(which).ndim - (dims[0] is not None) == 0 and logical:
-            cases, d = align_cases(axis, cases, dims[1:])
-            from aot.ops.shape import broadcast_in_dim
-            shape = typeof(cases[0]).shape
-            which = broadcast_in_dim(which, shape, (d,))
-            return bind(self, which, *cases), [d]
-        (which, *cases), d = align(axis, args, dims)
-        shape = _b.max((typeof(c).shape for c in [which, *cases]), key=len)
-        return bind(self, broadcast_to(which, shape), *[broadcast_to(c, shape) for c in cases]), [d]
+        xs, d = align_full(axis, args, dims)
+        return bind(self, *xs), [d]
 
     def lower(self, e, ins, outs, which, *cases):
         p = ins[0]
@@ -394,12 +384,6 @@ class SelectN(Primitive):
                         f"{ShapedArray(p.shape, np.dtype(bool)).mlir}")
             result = e.select(less, ShapedArray(p.shape, np.dtype(bool)), cases[i], result, outs[0])
         return [result]
-
-
-def align_cases(axis, cases, dims):
-    from aot.transforms.vmap import to_dim
-    d = next((d for d in dims if d is not None), 0)
-    return [to_dim(axis, c, e, d) for c, e in zip(cases, dims)], d
 
 
 select_n_p = SelectN()
@@ -445,16 +429,13 @@ class Clamp(Primitive):
         return [out], [Zero(tangent_aval(typeof(out))) if total is None else total]
 
     def vmap(self, axis, args, dims):
-        from aot.ops.shape import broadcast_to
-        xs, d = align(axis, args, dims)
-        lo, x, hi = xs
-        x = broadcast_to(x, _b.max((typeof(v).shape for v in xs), key=len)) if not typeof(x).shape else x
-        return bind(self, lo, x, hi), [d]
+        xs, d = align_full(axis, args, dims)
+        return bind(self, *xs), [d]
 
     def lower(self, e, ins, outs, lo, x, hi):
         types = f"({ins[0].mlir}, {ins[1].mlir}, {ins[2].mlir}) -> {outs[0].mlir}"
         if ins[0].shape != ins[2].shape:
-            lo, hi = (e.broadcast_scalar(v, a, outs[0].shape) for v, a in ((lo, ins[0]), (hi, ins[2])))
+            lo, hi = (e.broadcast_operand(v, a, outs[0].shape) for v, a in ((lo, ins[0]), (hi, ins[2])))
             types = f"({outs[0].mlir}, {outs[0].mlir}, {outs[0].mlir}) -> {outs[0].mlir}"
         return [e.op(f"stablehlo.clamp {lo}, {x}, {hi} : {types}")]
 

@@ -48,11 +48,34 @@ def check_dtype(name: str, accepts: str, aval: ShapedArray) -> None:
 
 
 def unbroadcast(ct, aval: ShapedArray):
-    """Cotangent of a result -> cotangent of an operand that may have been a broadcast scalar."""
-    if not aval.shape and typeof(ct).shape:
-        from aot.ops.reductions import reduce_sum
-        return reduce_sum(ct, tuple(range(typeof(ct).ndim)))
-    return ct
+    """Cotangent of a result -> cotangent of an operand that was broadcast (a scalar, or sizes of 1)."""
+    shape = typeof(ct).shape
+    if shape == aval.shape:
+        return ct
+    from aot.ops.reductions import reduce_sum
+    from aot.ops.shape import reshape
+    if not aval.shape:
+        return reduce_sum(ct, tuple(range(len(shape))))
+    ct = reduce_sum(ct, tuple(i for i, (n, m) in enumerate(zip(shape, aval.shape)) if n != m))
+    return reshape(ct, aval.shape)
+
+
+def broadcast_shape(name: str, avals) -> tuple[int, ...]:
+    """The common shape of operands that are scalars or of one rank, with sizes equal or 1."""
+    shape: tuple[int, ...] = ()
+    for a in avals:
+        s = a.shape
+        if s == shape or not s:
+            continue
+        if not shape:
+            shape = s
+            continue
+        if len(s) != len(shape) or any(n != m and n != 1 and m != 1 for n, m in zip(s, shape)):
+            got = ", ".join(str(b.shape) for b in avals)
+            raise TypeError(f"{name} got incompatible shapes for broadcasting: {got}. hint: lax functions broadcast only "
+                            "scalars and sizes of 1 at equal rank; use aot.numpy or broadcast_to first")
+        shape = tuple([m if n == 1 else n for n, m in zip(s, shape)])
+    return shape
 
 
 class Elementwise(Primitive):
@@ -79,11 +102,10 @@ class Elementwise(Primitive):
             if b.dtype is not dtype and b.dtype != dtype:
                 raise self.dtype_error(avals)
             if b.shape != shape:
-                if not shape:
-                    shape = b.shape
-                elif b.shape:
-                    raise self.shape_error(avals)
+                shape = None
             weak = weak and b.weak_type
+        if shape is None:
+            shape = broadcast_shape(self.name, avals)
         if dtype not in self._ok:
             check_dtype(self.name, self.accepts, a)
             self._ok.add(dtype)
@@ -99,11 +121,6 @@ class Elementwise(Primitive):
         got = ", ".join(a.dtype.name for a in avals)
         return TypeError(f"lax.{self.name} requires arguments to have the same dtypes, got {got}. "
                          f"hint: aot.numpy has functions that promote; or convert one with astype")
-
-    def shape_error(self, avals):
-        got = ", ".join(str(a.shape) for a in avals)
-        return TypeError(f"{self.name} got incompatible shapes for broadcasting: {got}. hint: lax functions broadcast "
-                         f"only scalars; use aot.numpy or broadcast_to first")
 
     def jvp(self, primals, tangents, **params):
         y = bind1(self, *primals, **params)
@@ -145,23 +162,31 @@ class Elementwise(Primitive):
 
 
 def align(axis, args, dims):
-    """Operands of an n-ary elementwise operation, batched at one common dimension -> (operands, that dimension)."""
+    """Operands of an n-ary elementwise operation, batched at one common dimension -> (operands, that dimension).
+
+    Unbatched operands get a size of 1 there, unless they are scalars."""
     from aot.ops.shape import broadcast_in_dim, broadcast_new, moveaxis
     avals = [typeof(x) for x in args]
     rank = max(a.ndim - (d is not None) for a, d in zip(avals, dims))
     d = next((d for a, d in zip(avals, dims) if d is not None and a.ndim == rank + 1), 0)
-    full = next((a.shape for a, e in zip(avals, dims) if e is None and a.ndim == rank and rank), None) or next(
-        (a.shape[:e] + a.shape[e + 1:] for a, e in zip(avals, dims) if e is not None and a.ndim == rank + 1), ())
-    shape = (*full[:d], axis.size, *full[d:])
+    column = (*(1,) * d, axis.size, *(1,) * (rank - d))
     out = []
     for x, a, e in zip(args, avals, dims):
         if e is None:
-            out.append(x if a.ndim == 0 else broadcast_new(x, axis.size, d))
+            out.append(x if a.ndim == 0 else broadcast_new(x, 1, d))
         elif a.ndim == rank + 1:
             out.append(x if e == d else moveaxis(x, e, d))
         else:
-            out.append(broadcast_in_dim(x, shape, (d,)))
+            out.append(broadcast_in_dim(x, column, (d,)))
     return out, d
+
+
+def align_full(axis, args, dims):
+    """As align, with every operand brought to the full shape."""
+    from aot.ops.shape import broadcast_to
+    xs, d = align(axis, args, dims)
+    shape = broadcast_shape("vmap", [typeof(x) for x in xs])
+    return [broadcast_to(x, shape) for x in xs], d
 
 
 def public(prim: Primitive, doc: str, n: int) -> Callable:
