@@ -10,6 +10,9 @@ from aot.array_methods import ArrayMethods
 from aot.trace import ShapedArray, Tracer, is_tracer, typeof
 
 
+_asarray = np.asarray
+
+
 class _ArrayMeta(type):
     """isinstance(x, Array) also holds for tracers, as users of traced functions expect."""
 
@@ -55,7 +58,14 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
         return self._value
 
     def __array__(self, dtype=None, copy=None):
-        v = self._numeric()
+        v = self._host
+        if v is None and isinstance(self.aval.dtype, np.dtype):
+            try:
+                v = self._host = np.asarray(memoryview(self.buf))       # the quick form of _value
+            except Exception:
+                v = None
+        if v is None:
+            v = self._numeric()
         if dtype is not None and v.dtype != dtype:
             return v.astype(dtype)
         return v.copy() if copy else v
@@ -148,7 +158,7 @@ def to_buffer(x: Any, aval: ShapedArray, device=None) -> Any:
     if type(x) is Array:
         return x.buf
     a = aval.physical
-    return xla.put(np.asarray(x, dtype=a.dtype), xla.default_sharding(device), aval.weak_type)
+    return xla.put(np.asarray(x, dtype=a.dtype), xla.storage(aval), xla.default_sharding(device))
 
 
 def asarray(x: Any, dtype: Any = None) -> Array:
@@ -172,4 +182,4 @@ def device_put_one(x: Any, device: Any = None) -> Any:
     if aval.dtype == dtypes.float0:
         return x
     value = x._value if type(x) is Array else np.asarray(x, aval.dtype)
-    return Array(xla.put(value, xla.default_sharding(device), aval.weak_type), aval)
+    return Array(xla.put(value, xla.storage(aval), xla.default_sharding(device)), aval)

@@ -5,15 +5,18 @@ import functools
 import inspect
 from typing import Any, Callable, Iterable, Sequence
 
+from numpy import ndarray
 
 
 
+
+from aot import xla
 from aot.array import Array, to_buffer
-from aot.config import config
+from aot.config import Config, config
 from aot.ops.call import pjit_p
 from aot.source import api_boundary
 from aot.trace import (Jaxpr, ShapedArray, StageTrace, Tracer, base_trace, bind, is_live, state, tracing, typeof)
-from aot.tree_util import default_registry, keystr, tree_flatten, tree_flatten_with_path
+from aot.tree_util import default_registry, keystr, tree_flatten, tree_flatten_with_path, tree_structure
 
 _flatten = default_registry.flatten
 
@@ -84,26 +87,65 @@ class JitFunction:
         self.donates = bool(self.donate_nums or self.donate_names)
         self.entries: dict[Any, Entry] = {}
         self.fast: dict[Any, Any] = {}
+        self.fast_key: Any = ()
 
     # ---- calling ----
     def __call__(self, *args, **kwargs):
-        if state.trace is base_trace and not kwargs and self.plain and not config.disable_jit:
-            leaves, tree = _flatten(args)
-            avals = []
-            for x in leaves:
-                if type(x) is Array:
-                    avals.append(x.aval)
-                elif isinstance(x, Tracer):
-                    break
-                else:
-                    avals.append(argument_aval(x, functools.partial(self._describe, args, {}, x)))
+        key = config._key
+        if kwargs or key is not self.fast_key or key[0] != Config._version or state.trace is not base_trace:
+            return self._call_slow(args, kwargs)
+        buffers = []
+        for x in args:
+            kind = type(x)
+            if kind is Array:
+                buffers.append(x.buf)
+            elif kind is ndarray:
+                buffers.append(x)
             else:
-                key = (tree, tuple(avals), config.trace_key())
-                entry = self.fast.get(key)
-                if entry is None:
-                    entry = self.fast[key] = self._entry(*self._signature(args, kwargs)[:2])
-                return self._run(entry, leaves, avals)
-        return self._call_slow(args, kwargs)
+                leaves, tree = _flatten(args)
+                fast = self.fast.get(tree)
+                buffers = [x.buf if type(x) is Array else x for x in leaves]
+                break
+        else:
+            fast = self.fast.get(len(args))
+        if fast is None:
+            return self._call_slow(args, kwargs)
+        call, out_tree = fast
+        try:
+            outs = call(*buffers)
+        except xla.XlaRuntimeError:
+            raise
+        except Exception:       # types not seen before, or not acceptable: the slow path traces them or says why
+            return self._call_slow(args, kwargs)
+        if out_tree is None:
+            out, = outs
+            return Array(out, out.aval.logical)
+        return out_tree.unflatten([Array(b, b.aval.logical) for b in outs])
+
+    def _install_fast(self, tree, entry: Entry) -> None:
+        """Dispatch later calls with this argument structure in C++, where that is possible."""
+        config.trace_key()
+        if config._key is not self.fast_key:
+            self.fast.clear()
+            self.fast_key = config._key
+        if tree in self.fast or config.disable_jit or config.debug_nans or config.debug_infs:
+            return
+        from aot.compile import fastpath
+        if not fastpath.usable():
+            return
+        out_tree = entry.out_tree
+
+        def program_for(buffers):
+            leaves = [Array(b, b.aval.logical) if type(b) is xla.ArrayImpl else b for b in buffers]
+            avals = tuple([typeof(x) for x in leaves])
+            found = self.entries.get(Signature(entry.signature.in_tree, avals, ()).key)
+            if found is None or found.program is None or found.out_tree != out_tree:
+                raise KeyError("a signature for the slow path")
+            return found.program, [to_buffer(x, a) for x, a in zip(leaves, avals)]
+        call = fastpath.make(self.name, program_for)
+        fast = self.fast[tree] = call, None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree
+        if tree.num_nodes == tree.num_leaves + 1:
+            self.fast[tree.num_leaves] = fast          # every argument is one array: no need to flatten
 
     @api_boundary
     def _call_slow(self, args, kwargs):
@@ -111,7 +153,11 @@ class JitFunction:
             return self.fun(*args, **kwargs)
         signature, leaves = self._signature(args, kwargs)
         if state.trace is base_trace and not any(isinstance(x, Tracer) for x in leaves):
-            return self._run(self._entry(signature, leaves), leaves, signature.avals)
+            entry = self._entry(signature, leaves)
+            outs = self._run(entry, leaves, signature.avals)
+            if self.plain and not kwargs and not state.axes:
+                self._install_fast(tree_structure(args), entry)
+            return outs
         entry = self._entry(signature, leaves)
         outs = bind(pjit_p, *entry.captured, *leaves, jaxpr=entry.jaxpr, name=self.name,
                     **({"inline": True} if self.inline else {}))

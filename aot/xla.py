@@ -107,30 +107,39 @@ def default_sharding(device=None) -> Any:
 
 # ---- buffers -----------------------------------------------------------------------------------------------------
 
-class BufferAval:
-    """What C++ wants to know of an array: shape, dtype, weak_type."""
-    __slots__ = ("shape", "dtype", "weak_type", "ndim")
+class Storage:
+    """What C++ wants to know of a buffer (shape, dtype, weak_type), and the aval that it stores.
 
-    def __init__(self, shape, dtype, weak_type=False):
-        self.shape, self.dtype, self.weak_type, self.ndim = shape, dtype, weak_type, len(shape)
+    Typed keys are stored as uint32 words; they are marked weakly typed, so that a signature never takes words for keys.
+    """
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "logical")
 
-    def __hash__(self): return hash((self.shape, self.dtype, self.weak_type))
+    def __init__(self, logical):
+        physical = logical.physical
+        self.shape, self.dtype, self.ndim = physical.shape, physical.dtype, len(physical.shape)
+        self.weak_type, self.logical = logical.weak_type or physical is not logical, logical
 
-    def __eq__(self, other):
-        return (self.shape, self.dtype, self.weak_type) == (other.shape, other.dtype, other.weak_type)
+    def __hash__(self): return hash((self.shape, self.dtype, self.weak_type, self.logical))
+    def __eq__(self, other): return type(other) is Storage and self.logical == other.logical
 
 
 @cache
-def buffer_aval(shape: tuple, dtype: np.dtype, weak_type: bool = False) -> BufferAval:
-    return BufferAval(shape, dtype, weak_type)
+def storage(aval) -> Storage:
+    return Storage(aval)
 
 
-def put(x: np.ndarray, sharding=None, weak_type: bool = False, may_alias: bool = False) -> Any:
+@cache
+def default_registry() -> Any:
+    """A pytree registry for C++ calls, which see only flat tuples."""
+    return _mod("pytree").PyTreeRegistry()
+
+
+def put(x: np.ndarray, stored: Storage, sharding=None, may_alias: bool = False) -> Any:
     """Host array -> device buffer on one device.  Copies unless `may_alias` (then host memory may be shared)."""
     s = sharding or default_sharding()
     semantics = _mod("xc").HostBufferSemantics
     how = semantics.ZERO_COPY if may_alias else semantics.IMMUTABLE_ONLY_DURING_CALL
-    return _mod("xc").batched_device_put(buffer_aval(x.shape, x.dtype, weak_type), s, [x], [s._device],
+    return _mod("xc").batched_device_put(stored, s, [x], [s._device],
                                          host_buffer_semantics=how, enable_x64=True)
 
 
@@ -143,7 +152,7 @@ def to_numpy(buf) -> np.ndarray:
 
 
 @cache
-def result_handler(aval: BufferAval, sharding) -> Any:
+def result_handler(aval: Storage, sharding) -> Any:
     xc = _mod("xc")
     try:
         return xc.array_result_handler(aval, sharding, True, True)

@@ -14,20 +14,24 @@ from aot.trace import Eqn, Jaxpr, ShapedArray, Tracer, Var, typeof
 
 class Program:
     """A loaded executable with its output types and hoisted constants."""
-    __slots__ = ("executable", "out_avals", "handlers", "weights", "text", "callbacks")
+    __slots__ = ("executable", "out_avals", "storage", "handlers", "weights", "text", "callbacks")
 
     def __init__(self, executable, out_avals: Sequence[ShapedArray], weights: Sequence = (), text: str = "",
                  callbacks: Sequence = ()):
         sharding = xla.default_sharding()
         self.executable, self.out_avals, self.text, self.callbacks = executable, list(out_avals), text, callbacks
-        self.handlers = [xla.result_handler(xla.buffer_aval(a.physical.shape, a.physical.dtype, a.weak_type), sharding)
-                         for a in out_avals]
+        self.storage = [xla.storage(a) for a in out_avals]
+        self.handlers = [xla.result_handler(s, sharding) for s in self.storage]
         self.weights = [to_buffer(w, typeof(w)) for w in weights]
+
+    def run_buffers(self, buffers: list) -> list:
+        """Device buffers in, device buffers out."""
+        outs = self.executable.execute_sharded(self.weights + buffers if self.weights else buffers)
+        return outs.consume_with_handlers(self.handlers)
 
     def run(self, buffers: list) -> list[Array]:
         """Device buffers in, Arrays out."""
-        outs = self.executable.execute_sharded(self.weights + buffers if self.weights else buffers)
-        return [Array(b, a) for b, a in zip(outs.consume_with_handlers(self.handlers), self.out_avals)]
+        return [Array(b, a) for b, a in zip(self.run_buffers(buffers), self.out_avals)]
 
 
 def compile_jaxpr(jaxpr: Jaxpr, name: str, donated: Sequence[bool] = ()) -> Program:

@@ -1,0 +1,71 @@
+"""Calls dispatched in C++: argument signatures, transfers and execution without Python in between.
+
+jaxlib's call cache has process-wide settings that belong to jax once jax is loaded, so it is used only in processes
+without jax; elsewhere the Python dispatcher does the same work.
+"""
+from __future__ import annotations
+
+import sys
+from collections import namedtuple
+from functools import cache
+from typing import Any, Callable
+
+from aot import xla
+from aot.config import config
+
+Call = namedtuple("Call", "xla_executable out_pytree_def in_shardings out_shardings out_avals out_committed "
+                          "kept_var_bitvec in_device_local_layouts const_args")
+
+
+class _Unique:
+    """A cache key equal only to itself."""
+    __hash__ = object.__hash__
+
+    def __eq__(self, other): return self is other
+
+
+@cache
+def _settings() -> Any:
+    """Install the three settings that the C++ side requires -> the one for 64-bit types."""
+    make = xla.ext.config.Config
+    x64 = make("aot_enable_x64", False)
+    xla.ext.jax_jit.set_enable_x64_state(x64)
+    xla.ext.jax_jit.set_disable_jit_state(make("aot_disable_jit", False))
+    xla.ext.jax_jit.set_post_hook_state(make("aot_post_hook", None))
+    return x64
+
+
+@cache
+def _call_cache() -> Any:
+    return xla.ext.PjitFunctionCache(capacity=4096)
+
+
+@cache
+def _out_tree(n: int) -> Any:
+    return xla.pytree.PyTreeRegistry().flatten(tuple(range(n)))[1]
+
+
+def usable() -> bool:
+    return "jax" not in sys.modules
+
+
+def _refuse(x, sharding, layout):
+    raise TypeError(f"cannot transfer a value of type {type(x)} to the device")
+
+
+def make(name: str, program_for: Callable[[tuple], Any]) -> Callable:
+    """A function of flat buffers, numpy arrays and Python numbers -> tuple of buffers.
+
+    program_for(args) gives the Program for arguments whose types are seen for the first time."""
+    x64 = _settings()
+    x64.set_local(config.enable_x64)
+    sharding = xla.default_sharding()
+
+    def miss(*args):
+        program, buffers = program_for(args)
+        outs = tuple(program.run_buffers(buffers))
+        n, weights = len(args) + len(program.weights), program.weights
+        call = Call(program.executable, _out_tree(len(outs)), [sharding] * n, [sharding] * len(outs), program.storage,
+                    [True] * len(outs), [True] * n, [None] * n, weights)
+        return outs, call, False
+    return xla.ext.pjit(name, None, miss, [], [], _Unique(), xla.default_registry(), _refuse, _call_cache())
