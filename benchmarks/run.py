@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-REPEAT = 7
+REPEAT = int(os.environ.get("REPEAT", 7))
 
 # file, metric, what it is, unit, bar (ratio to jax)
 ROWS = [

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import threading
 import time
@@ -38,6 +39,26 @@ def _show(what: str, done: threading.Event) -> None:
     with Console(stderr=True).status(what) as status:
         while not done.wait(0.2):
             status.update(f"{what} ({time.monotonic() - start:.0f} s)")
+
+
+class _Warnings(logging.Handler):
+    """Prints what the loader logs as `warning:` lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(f"{record.levelname.lower()}: {record.getMessage()}", err=True)
+
+
+@contextmanager
+def loader_warnings() -> Iterator[None]:
+    """Show on stderr why an executable was passed over."""
+    logger, handler = logging.getLogger("aot_runtime"), _Warnings()
+    logger.addHandler(handler)
+    propagate, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
 
 
 def print_json(value: Any) -> None:

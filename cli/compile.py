@@ -31,6 +31,7 @@ def command(targets: tuple[str, ...], name: str | None, output: str | None, no_g
         made = program(name=name, **options)
     path = output or f"{made.name}.aot"
     build.save(path, [made], targets, golden=not no_golden, stage=stage)
+
     import aot_runtime
     signature = aot_runtime.load(path).signature(made.name)
     if as_json:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from ._function import _split
-from ._output import print_json, stage
+from ._output import loader_warnings, print_json, stage
 
 
 @click.command("run")
@@ -26,7 +26,7 @@ def command(file: str, function: str | None, inputs: tuple[str, ...], output: st
     aot run model.aot --input params=params.npz --input 'x=[1.0, 2.0]' --output y.npz
     """
     from aot import replay
-    with stage(f"loading {file}"):
+    with stage(f"loading {file}"), loader_warnings():
         fn = replay.function(file, function, strict=strict)
     args, kwargs = [], {}
     for text in inputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import click
 
 from ._errors import DIFFERS, OK
-from ._output import print_json, stage, table
+from ._output import loader_warnings, print_json, stage, table
 
 
 @click.command("verify")
@@ -18,7 +18,7 @@ def command(file: str, rtol: float | None, strict: bool, as_json: bool) -> int:
     Exits with 3 when a result differs by more than the tolerance.
     """
     from aot import replay
-    with stage(f"verifying {file}"):
+    with stage(f"verifying {file}"), loader_warnings():
         report = replay.verify(file, rtol=rtol, strict=strict)
     if as_json:
         print_json(report)
