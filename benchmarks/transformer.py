@@ -38,7 +38,7 @@ def attention(p, x):
 
 def block(p, x):
     x = x + attention(p, norm(x, p["g1"], p["b1"]))
-    return x + nn.gelu(norm(x, p["g2"], p["b2"]) @ p["up"]) @ p["down"]
+    return x + nn.relu(norm(x, p["g2"], p["b2"]) @ p["up"]) @ p["down"]
 
 
 def loss(params, tokens):

@@ -18,4 +18,4 @@ def main(artifact, test):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]) < 0.95)
+    sys.exit(int(main(*sys.argv[1:]) < 0.95))

@@ -19,8 +19,9 @@ def data():
 def main(folder):
     (x, y), (test_x, test_y) = data()
     params = init(aot.random.key(0))
-    zeros = aot.tree.map(lambda p: p * 0, params)
-    state, step, rng = (np.int32(0), zeros, zeros), aot.jit(adam, donate_argnums=(0, 1)), np.random.default_rng(1)
+    zeros = [aot.tree.map(lambda p: p * 0, params) for _ in range(2)]
+    state, rng = (np.int32(0), *zeros), np.random.default_rng(1)
+    step = aot.jit(adam, donate_argnums=(0, 1))
     for epoch in range(30):
         for batch in rng.permutation(1408).reshape(-1, 64):
             params, state, loss = step(params, state, x[batch], y[batch])
