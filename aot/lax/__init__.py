@@ -27,3 +27,4 @@ from aot.ops.collectives import (all_gather, all_to_all, axis_index, axis_size, 
                                  ppermute, pshuffle, psum, psum_scatter, pswapaxes, pvary)
 from aot.ops.misc import (FftType, broadcast_like, broadcast_shapes, broadcast_to_rank, collapse, dtype, empty, fft,
                           optimization_barrier, reciprocal, shape_as_value, stack, stop_gradient, tile, unstack)
+from aot.ops.special import bessel_i0e

@@ -166,11 +166,11 @@ def round(x, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO):
 
 
 # ---- arithmetic --------------------------------------------------------------------------------------------------
-add = binary("add", "add", lambda t, z, x, y: t, lambda t, z, x, y: t, "fciub",
+add = binary("add", "add", lambda t, z, x, y: t, lambda t, z, x, y: t, "fciu",
              transposes=(lambda ct, x, y: ct, lambda ct, x, y: ct))
 sub = binary("sub", "subtract", lambda t, z, x, y: t, lambda t, z, x, y: neg(t), "fciu",
              transposes=(lambda ct, x, y: ct, lambda ct, x, y: neg(ct)))
-mul = binary("mul", "multiply", lambda t, z, x, y: mul(t, y), lambda t, z, x, y: mul(x, t), "fciub",
+mul = binary("mul", "multiply", lambda t, z, x, y: mul(t, y), lambda t, z, x, y: mul(x, t), "fciu",
              transposes=(lambda ct, x, y: mul(ct, y), lambda ct, x, y: mul(x, ct)))
 div = binary("div", "divide", lambda t, z, x, y: div(t, y),
              lambda t, z, x, y: mul(mul(neg(t), x), integer_pow(y, -2)), "fciu",
@@ -499,7 +499,8 @@ def _convert_scalar(x, a, dtype, weak_type):
         x = 0 if x != x else int(x) if info is None else _b.min(_b.max(float(x), float(info.min)), float(info.max))
         if info is not None:
             x = _b.min(_b.max(int(x), info.min), info.max)
-    value = np.asarray(x).astype(dtype)[()]
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = np.asarray(x).astype(dtype)[()]
     if weak_type:
         python = value.item()
         if isinstance(python, (int, float, _b.complex)) and typeof(python).dtype == dtype:

@@ -115,7 +115,7 @@ class Elementwise(Primitive):
 
     def out_aval(self, shape, dtype, weak):
         out = self.result(dtype)
-        return ShapedArray(shape, out, weak and kind(out) != "b")
+        return ShapedArray(shape, out, weak)
 
     def dtype_error(self, avals):
         got = ", ".join(a.dtype.name for a in avals)

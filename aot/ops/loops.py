@@ -148,16 +148,15 @@ def _leaf_path(tree, i: int) -> str:
 # ---- carries -----------------------------------------------------------------------------------------------------
 
 def settle_carry(trace_body: Callable, init_leaves: list, what: str, tree):
-    """Trace a body until the carry's weak types settle -> (the trace, initial values converted to those types)."""
+    """Trace a body; weakly typed initial values take the dtype the body returns -> (the trace, the initial values)."""
     avals = [typeof(x) for x in init_leaves]
     staged = trace_body(avals)
     outs = staged[0].out_avals[:len(avals)]
-    weak = [a.weak_type and o.weak_type for a, o in zip(avals, outs)]
-    promoted = [a.dtype if not (a.weak_type and a.dtype != o.dtype) else o.dtype for a, o in zip(avals, outs)]
-    if weak != [a.weak_type for a in avals] or promoted != [a.dtype for a in avals]:
-        init_leaves = [x if a.weak_type == w and a.dtype == d else ew.convert(x, d, w)
-                       for x, a, w, d in zip(init_leaves, avals, weak, promoted)]
-        return settle_carry(trace_body, init_leaves, what, tree)
+    if any(a.weak_type and a.dtype != o.dtype for a, o in zip(avals, outs)):
+        init_leaves = [ew.convert(x, dtypes.result_type(x, o)) if a.weak_type and a.dtype != o.dtype else x
+                       for x, a, o in zip(init_leaves, avals, outs)]
+        if [typeof(x) for x in init_leaves] != avals:
+            return settle_carry(trace_body, init_leaves, what, tree)
     for i, (a, o) in enumerate(zip(avals, outs)):
         if a.shape != o.shape or a.dtype != o.dtype:
             raise TypeError(f"{what} function carry input and carry output must have equal types, but they differ: the "

@@ -30,16 +30,17 @@ def uint_dtype(bits: int) -> np.dtype:
 
 
 class Threefry2x32(NonDifferentiable):
-    """(k1, k2, x0, x1) -> two hashed words; elementwise, scalars broadcast."""
+    """(k1, k2, x0, x1) -> two hashed words; elementwise, scalars and dimensions of size 1 broadcast."""
     name = "threefry2x32"
 
     def infer(self, *avals):
         if any(a.dtype != UINT32 for a in avals):
             raise TypeError(f"threefry2x32 takes uint32 words, got {', '.join(a.dtype.name for a in avals)}")
-        shapes = {a.shape for a in avals if a.shape}
-        if len(shapes) > 1:
-            raise TypeError(f"threefry2x32 got incompatible shapes {sorted(shapes)}; only scalars broadcast")
-        out = ShapedArray(shapes.pop() if shapes else (), UINT32)
+        shapes = [a.shape for a in avals if a.shape]
+        try:
+            out = ShapedArray(np.broadcast_shapes(*shapes), UINT32)
+        except ValueError:
+            raise TypeError(f"threefry2x32 got incompatible shapes {', '.join(map(str, shapes))}") from None
         return [out, out]
 
     def vmap(self, axis, args, dims):

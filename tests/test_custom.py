@@ -1,0 +1,96 @@
+"""custom_jvp and custom_vjp under every transform, against real jax."""
+import numpy as np
+import pytest
+
+from tests.support import compare, total
+
+F = np.float32
+X = np.arange(1, 7, dtype=F).reshape(2, 3) / 7
+
+
+def by_jvp(m, lax):
+    @m.custom_jvp
+    def f(x, y):
+        return lax.mul(lax.sin(x), y)
+
+    @f.defjvp
+    def rule(p, t):
+        (x, y), (dx, dy) = p, t     # three times the true derivative in y, so that the rule is seen to be used
+        return f(x, y), lax.add(lax.mul(dx, lax.mul(lax.cos(x), y)), lax.mul(F(3), lax.mul(lax.sin(x), dy)))
+    return f
+
+
+def by_vjp(m, lax):
+    @m.custom_vjp
+    def f(x, y):
+        return lax.mul(lax.sin(x), y)
+    f.defvjp(lambda x, y: (f(x, y), (x, y, lax.cos(x))),
+             lambda r, ct: (lax.mul(ct, lax.mul(r[2], r[1])), lax.mul(ct, lax.mul(F(2), lax.sin(r[0])))))
+    return f
+
+
+def loop(m, lax, f):
+    return lambda a, b: total(lax, lax.scan(lambda c, r: (f(m, lax)(c, r), c), b, a)[0])
+
+
+ROWS = {
+    "call": (lambda m, lax, f: f(m, lax), X, X),
+    "grad": (lambda m, lax, f: m.grad(lambda a, b: total(lax, f(m, lax)(a, b)), (0, 1)), X, X),
+    "jit of grad": (lambda m, lax, f: m.jit(m.grad(lambda a, b: total(lax, f(m, lax)(a, b)), (0, 1))), X, X),
+    "grad of jit": (lambda m, lax, f: m.grad(m.jit(lambda a, b: total(lax, f(m, lax)(a, b))), (0, 1)), X, X),
+    "vmap": (lambda m, lax, f: m.vmap(f(m, lax)), X, X),
+    "vmap of grad": (lambda m, lax, f: m.jit(m.vmap(m.grad(lambda a, b: total(lax, f(m, lax)(a, b)), (0, 1)), (0, None))), X,
+                     X[0]),
+    "grad of vmap": (lambda m, lax, f: m.jit(m.grad(lambda a, b: total(lax, m.vmap(f(m, lax), (0, None))(a, b)), (0, 1))), X,
+                     X[0]),
+    "grad of vmap of jit": (lambda m, lax, f: m.jit(m.grad(lambda a, b: total(lax, m.vmap(m.jit(f(m, lax)), (0, None))(a, b)),
+                                                           (0, 1))), X, X[0]),
+    "scan": (lambda m, lax, f: m.jit(m.grad(loop(m, lax, f), (0, 1))), X, X[0]),
+    "vmap of scan": (lambda m, lax, f: m.jit(m.vmap(m.grad(loop(m, lax, f), (0, 1)), (0, None))), np.stack([X, X]), X[0]),
+    "second derivative": (lambda m, lax, f: m.jacrev(m.grad(lambda a: total(lax, f(m, lax)(a, a)))), X[0]),
+    "jvp": (lambda m, lax, f: lambda a, b: m.jvp(f(m, lax), (a, b), (b, a)), X, X),
+}
+
+
+@pytest.mark.parametrize("f", [by_jvp, by_vjp])
+@pytest.mark.parametrize("row", ROWS)
+def test_custom(row, f):
+    call, *args = ROWS[row]
+    compare(lambda m, lax: call(m, lax, f), *args)
+
+
+def nondiff(m, lax):
+    apply = m.custom_vjp(lambda fun, x: fun(x), nondiff_argnums=(0,))
+    apply.defvjp(lambda fun, x: (fun(x), x), lambda fun, x, ct: (lax.mul(ct, F(2)),))
+    return m.grad(lambda x: apply(lax.sin, x))
+
+
+def test_arguments_that_are_not_differentiated():
+    compare(nondiff, F(.5))
+
+
+def test_defjvps():
+    def make(m, lax):
+        @m.custom_jvp
+        def f(x, y):
+            return lax.mul(x, y)
+        f.defjvps(lambda t, ans, x, y: lax.mul(t, ans), None)
+        return m.grad(f, (0, 1))
+    compare(make, F(2), F(3))
+
+
+def test_custom_gradient():
+    def make(m, lax):
+        f = m.custom_gradient(lambda x: (lax.sin(x), lambda ct: (lax.mul(ct, lax.mul(F(5), x)),)))
+        return m.jit(m.grad(lambda x: total(lax, f(x))))
+    compare(make, X)
+
+
+def test_none_cotangent_is_zero():
+    def make(m, lax):
+        @m.custom_vjp
+        def f(x, y):
+            return lax.mul(x, y)
+        f.defvjp(lambda x, y: (lax.mul(x, y), None), lambda r, ct: (ct, None))
+        return m.grad(f, (0, 1))
+    compare(make, F(2), F(3))
