@@ -50,8 +50,8 @@ def identity(x: Array) -> Array:
 
 @functools.partial(jit, inline=True)
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x))."""
-    return lax.logistic(inexact("sigmoid", x))
+    """1 / (1 + exp(-x)).  Raises TypeError for integers."""
+    return lax.logistic(arrays("sigmoid", x))
 
 
 def tanh(x: Array, /) -> Array:

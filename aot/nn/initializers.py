@@ -134,7 +134,7 @@ def _normal(key, shape, dtype, variance):
 
 def _uniform(key, shape, dtype, variance):
     if _is_complex(dtype):
-        return _complex_uniform(key, shape, dtype) * jnp.sqrt(variance)
+        return _complex_uniform(key, shape, dtype) * jnp.sqrt(2 * variance)
     return random.uniform(key, shape, dtype, -1) * jnp.sqrt(3 * variance)
 
 

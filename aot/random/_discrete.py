@@ -94,9 +94,11 @@ def _weighted(key, p, size: int, shape, replace: bool, mode):
     if replace:
         upto = lax.cumsum(p, 0)
         r = lax.mul(lax.index_in_dim(upto, -1, keepdims=False), lax.sub(dtype.type(1), unit_uniform(key, shape, dtype)))
-        return jnp.searchsorted(upto, r)
-    scores = lax.add(_gumbel(key, shape=(size,), dtype=dtype, mode=dynamic_range(mode)), lax.log(p))
-    return lax.reshape(lax.top_k(scores, prod(shape))[1], shape)
+        index = jnp.searchsorted(upto, r)
+    else:
+        scores = lax.add(_gumbel(key, shape=(size,), dtype=dtype, mode=dynamic_range(mode)), lax.log(p))
+        index = lax.reshape(lax.top_k(scores, prod(shape))[1], shape)
+    return lax.convert_element_type(index, dtypes.default_int_dtype())
 
 
 def _inexact(p):

@@ -79,8 +79,8 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Key:
 def _seed(seed: Any) -> Any:
     if is_typed_key(seed):
         raise TypeError("a random seed is an integer, got a random key; hint: keys are used as they are")
-    if isinstance(seed, (int, np.integer)):
-        seed = _plain_seed(int(seed) + config.random_seed_offset)
+    if isinstance(seed, int):
+        seed = _plain_seed(seed + config.random_seed_offset)
     elif config.random_seed_offset:
         from aot.ops.elementwise import add
         seed = add(seed, convert_element_type(config.random_seed_offset, typeof(seed).dtype))
@@ -150,15 +150,19 @@ def split(key: Key, num: int | tuple[int, ...] = 2) -> Key:
 def fold_in(key: Key, data: Any) -> Key:
     """A new key from a key and an integer: different data give independent keys.
 
-    data: a scalar integer, possibly traced; it is reduced to 32 bits.  Raises TypeError for an array.
+    data: a scalar integer, possibly traced, converted to uint32.  Raises TypeError for an array, OverflowError for a
+    Python integer outside of [0, 2**32).
     """
     keys, raw = typed(key)
     if keys.shape:
         raise ValueError(f"fold_in takes a single key, got an array of keys of shape {keys.shape}; "
                          "hint: use vmap(fold_in)")
-    a = typeof(data)
-    if a.shape:
-        raise TypeError(f"fold_in takes a scalar, got data of shape {a.shape}; hint: use vmap(fold_in)")
+    if isinstance(data, int):
+        if not 0 <= data < 1 << 32:
+            raise OverflowError(f"fold_in: {data} does not fit in 32 unsigned bits")
+        data = np.uint32(data)
+    if typeof(data).shape:
+        raise TypeError(f"fold_in takes a scalar, got data of shape {typeof(data).shape}; hint: use vmap(fold_in)")
     return _rewrapped(ops.random_fold_in(keys, data), raw)
 
 
