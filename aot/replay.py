@@ -109,7 +109,7 @@ def compare(got: np.ndarray, want: np.ndarray, rtol: float | None = None) -> dic
     a, b = got.astype(wide), want.astype(wide)
     finite = np.isfinite(a) & np.isfinite(b)
     same = bool(np.array_equal(a[~finite], b[~finite], equal_nan=True))
-    error, size = np.abs(a - b)[finite], np.abs(b)[finite]
+    error, size = np.abs(a[finite] - b[finite]), np.abs(b[finite])
     relative = error[size > 0] / size[size > 0]
     ok = same and bool((error <= rtol * size.max(initial=0)).all())
     return {"ok": ok, "max_abs_error": float(error.max(initial=0)), "max_rel_error": float(relative.max(initial=0))}

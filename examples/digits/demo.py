@@ -12,7 +12,9 @@ OUT = HERE.parents[1] / "build" / "digits"
 def run(command):
     print(f"$ {command}", flush=True)
     start = time.perf_counter()
-    subprocess.run(shlex.split(command.replace("python ", f"{shlex.quote(sys.executable)} ", 1)), cwd=HERE, check=True)
+    words = shlex.split(command.replace("python ", f"{shlex.quote(sys.executable)} ", 1))
+    if code := subprocess.run(words, cwd=HERE).returncode:
+        sys.exit(f"this step failed with exit code {code}")
     print(f"  ({time.perf_counter() - start:.1f} s)\n", flush=True)
 
 

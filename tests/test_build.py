@@ -1,0 +1,175 @@
+"""Building artifacts from Python: several functions, weights, donation, structures, constants."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import aot
+import aot.numpy as jnp
+import aot_runtime
+from aot import build, replay, spec
+from aot.build import Program
+from aot.errors import AotError
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+W = {"w": np.eye(3, dtype=np.float32), "b": np.ones(3, np.float32)}
+F23 = spec.parse("f32[2,3]")
+
+
+class State(NamedTuple):
+    step: object
+    params: object
+
+
+def affine(params, x): return x @ params["w"] + params["b"]
+def total(params, x): return affine(params, x).sum()
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Save programs and load them again."""
+    def save(*programs, **options):
+        build.save(tmp_path / "m.aot", programs, **options)
+        assert replay.verify(tmp_path / "m.aot")["ok"]
+        return aot_runtime.load(tmp_path / "m.aot", strict=True)
+    return save
+
+
+def test_several_functions_share_their_weights(saved):
+    loaded = saved(Program(affine, [F23], weights={"params": W}), Program(total, [F23], weights={"params": W}))
+    assert list(loaded) == ["affine", "total"] and sorted(loaded.weights()) == ["params.b", "params.w"]
+    assert np.array_equal(loaded["affine"](X), X + 1) and loaded["total"](X) == 21
+
+
+def test_weights_of_one_name_and_different_values(saved):
+    other = {"w": W["w"] * 2, "b": W["b"]}
+    loaded = saved(Program(affine, [F23], weights={"params": W}),
+                   Program(affine, [F23], weights={"params": other}, name="twice"))
+    assert np.array_equal(loaded["affine"](X), X + 1) and np.array_equal(loaded["twice"](X), 2 * X + 1)
+
+
+def test_functions_of_one_name_are_refused(tmp_path):
+    with pytest.raises(AotError, match="names must be different"):
+        build.save(tmp_path / "m.aot", [Program(affine, [W, F23]), Program(affine, [W, X])])
+
+
+def test_large_closed_over_arrays_become_weights(saved):
+    table = np.arange(3000, dtype=np.float32)
+    loaded = saved(Program(lambda i: jnp.asarray(table)[i], [spec.parse("i32[2]")], name="pick"))
+    assert loaded["pick"](np.array([5, 7], np.int32)).tolist() == [5, 7]
+    assert [w.shape for w in loaded.weights().values()] == [(3000,)]
+    assert loaded.signature("pick") == "pick(i) -> f32[2]"
+
+
+def test_a_training_step_with_donation_and_named_tuples(saved):
+    def step(state, x):
+        loss, grads = aot.value_and_grad(total)(state.params, x)
+        return State(state.step + 1, aot.tree.map(lambda p, g: p - 0.1 * g, state.params, grads)), loss
+
+    loaded = saved(Program(step, [State(np.int32(0), W), F23], donate=["state"]))
+    donated = {e["name"]: e.get("donated", False) for e in loaded.manifest["functions"]["step"]["inputs"]}
+    assert donated == {"state.step": True, "state.params['b']": True, "state.params['w']": True, "x": False}
+    state = State(np.int32(0), W)
+    for i in range(3):
+        state, loss = loaded["step"](state, X)
+        assert state.step == i + 1
+    assert np.allclose(state.params["b"], 1 - 3 * 0.2) and np.array_equal(W["b"], np.ones(3))
+    with pytest.raises(aot_runtime.InputError, match=r"state.params\['b'\]: expected f32\[3\], got f64\[3\]"):
+        loaded["step"](State(np.int32(0), {**W, "b": np.ones(3)}), X)
+
+
+def test_the_result_is_the_compilers(saved):
+    f = lambda p, x: {"y": jnp.tanh(affine(p, x)), "n": (x.shape[0], None)}
+    got, want = saved(Program(f, [W, X], name="f"))["f"](W, X), f(W, X)
+    assert got.keys() == want.keys() and got["n"] == (2, None)
+    np.testing.assert_allclose(got["y"], want["y"], rtol=1e-6)
+
+
+def test_given_values_are_the_recorded_inputs(saved):
+    loaded = saved(Program(affine, [W, X]))
+    inputs, outputs = loaded.golden("affine")
+    assert np.array_equal(inputs[2], X) and np.array_equal(outputs[0], X + 1)
+
+
+def test_jitted_and_static_functions(saved):
+    @aot.jit
+    def f(x, n): return x ** n
+    loaded = saved(Program(f, [F23], static={"n": 2}))
+    assert np.array_equal(loaded["f"](X), X ** 2)
+    assert loaded.manifest["functions"]["f"]["static"] == {"n": "2"}
+
+
+@pytest.mark.parametrize("f, args, check", [
+    pytest.param(lambda x: jnp.linalg.cholesky(x), [np.eye(3, dtype=np.float32) * 4], lambda y: y[0, 0] == 2,
+                 marks=pytest.mark.skipif(not hasattr(aot.lax, "linalg"), reason="no lax.linalg yet")),
+    (lambda x: aot.lax.top_k(x, 2), [np.array([1, 3, 2], np.float32)], lambda y: y[0].tolist() == [3, 2]),
+    (lambda x: aot.lax.erf_inv(x), [np.zeros(2, np.float32)], lambda y: y.tolist() == [0, 0]),
+    (lambda x: jnp.fft.fft(x), [np.ones(4, np.complex64)], lambda y: y[0] == 4),
+    (lambda x: aot.lax.fori_loop(0, 3, lambda i, c: c * 2, x), [np.float32(1)], lambda y: y == 8),
+    (lambda x: aot.lax.cond(x > 0, lambda v: v, lambda v: -v, x), [np.float32(-3)], lambda y: y == 3),
+    (lambda x: jnp.sort(x), [np.array([2, 1], np.int32)], lambda y: y.tolist() == [1, 2]),
+], ids=["cholesky", "top_k", "erf_inv", "fft", "loop", "cond", "sort"])
+def test_operations_of_every_kind_survive(saved, tmp_path, f, args, check):
+    assert check(saved(Program(f, args, name="f"))["f"](*args))
+    build.save(tmp_path / "portable.aot", [Program(f, args, name="f")], targets=["stablehlo"])
+    assert check(aot_runtime.load(tmp_path / "portable.aot")["f"](*args))
+
+
+def test_callbacks_are_refused(tmp_path):
+    def f(x):
+        aot.debug.print("{}", x)
+        return x
+    try:
+        program = Program(f, [X])
+        program.lowered
+    except (AttributeError, ImportError, ModuleNotFoundError):
+        pytest.skip("this version has no callbacks")
+    with pytest.raises(AotError, match="calls back into Python"):
+        build.save(tmp_path / "m.aot", [program])
+
+
+def test_unknown_targets(tmp_path):
+    with pytest.raises(AotError, match="unknown target 'abacus'\nhint: this version compiles for: cpu"):
+        build.save(tmp_path / "m.aot", [Program(affine, [W, X])], targets=["abacus"])
+
+
+def test_stages_are_reported():
+    from contextlib import contextmanager
+    seen = []
+
+    @contextmanager
+    def stage(what):
+        seen.append(what)
+        yield
+    build.describe(Program(affine, [W, X]), stage=stage)
+    assert [s.split()[0] for s in seen] == ["tracing", "writing", "compiling", "recording"]
+
+
+def test_slow_stages_are_shown(monkeypatch, capsys):
+    import time
+
+    from aot.cli import _output
+    monkeypatch.setattr(_output, "SLOW", 0.01)
+    with _output.stage("doing something long"):
+        time.sleep(0.1)
+    with _output.stage("doing something short"):
+        pass
+    assert capsys.readouterr().err == "doing something long ...\n"
+
+
+@pytest.mark.parametrize("got, want, ok", [
+    ([1.0, 2.0], [1.0, 2.0], True), ([1.0, np.nan], [1.0, np.nan], True), ([1.0, np.nan], [1.0, 2.0], False),
+    ([np.inf], [np.inf], True), ([np.inf], [-np.inf], False), ([1.0, 1e-9], [1.0, 0.0], True),
+    ([1.0, 1.01], [1.0, 1.0], False), ([], [], True),
+])
+def test_compare(got, want, ok):
+    assert replay.compare(np.array(got, np.float32), np.array(want, np.float32))["ok"] is ok
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("int32", 0), ("bool", 0), ("int4", 0), ("float64", 1e-9),
+                                              ("float32", 1e-4), ("complex64", 1e-4), ("float16", 1e-2),
+                                              ("bfloat16", 5e-2), ("float8_e5m2", 0.2)])
+def test_tolerances(dtype, tolerance):
+    assert replay.tolerance(aot_runtime.dtype_of(dtype)) == tolerance
