@@ -117,6 +117,43 @@ def test_operations_of_every_kind_survive(saved, tmp_path, f, args, check):
     assert check(aot_runtime.load(tmp_path / "portable.aot")["f"](*args))
 
 
+x3 = np.arange(3, dtype=np.float32)
+EDGES = [
+    # function, arguments, signature, result
+    (lambda: jnp.ones(2), [], "f() -> f32[2]", [1, 1]),
+    (lambda x: None, [x3], "f(x) -> None", None),
+    (lambda x: (1, 2.5, True), [x3], "f(x) -> i32[], f32[], bool[]", (1, 2.5, True)),
+    (lambda x, y: x, [x3, x3 + 1], "f(x, y) -> f32[3]", [0, 1, 2]),
+    (lambda x: x, [np.zeros((0, 3), np.float32)], "f(x) -> f32[0,3]", []),
+    (lambda d: {1: d[2], 2: d[1]}, [{1: x3, 2: x3 + 1}], "f(d) -> f32[3], f32[3]", {1: [1, 2, 3], 2: [0, 1, 2]}),
+    (lambda t: t[0] > 1, [(x3, None)], "f(t) -> bool[3]", [False, False, True]),
+    (lambda x: x.astype("bfloat16"), [x3], "f(x) -> bf16[3]", [0, 1, 2]),
+    (lambda x: x.astype("int4"), [x3], "f(x) -> i4[3]", [0, 1, 2]),
+    (lambda s: aot.random.split(aot.random.key(s)).shape[0], [np.uint32(3)], "f(s) -> i32[]", 2),
+]
+
+
+@pytest.mark.parametrize("f, args, signature, expected", EDGES, ids=[e[2] for e in EDGES])
+def test_edges(saved, f, args, signature, expected):
+    g = saved(Program(f, args, name="f"))["f"]
+    assert g.signature == signature
+    got = g(*(np.asarray(a) if isinstance(a, np.generic) else a for a in args))
+    assert aot.tree.map(lambda x: x.tolist(), got) == expected
+
+
+def test_equal_results_do_not_share_memory(saved):
+    a, b = saved(Program(lambda x: (x, x), [x3], name="f"))["f"](x3)
+    a += 1
+    assert b.tolist() == [0, 1, 2]
+
+
+def test_results_that_are_keys_come_as_their_data(saved):
+    g = saved(Program(lambda k: aot.random.split(k), [spec.parse("key[]")], name="f"))["f"]
+    assert g.signature == "f(k) -> key<fry>[2]"
+    want = aot.random.key_data(aot.random.split(aot.random.key(3)))
+    assert np.array_equal(g(aot_runtime.key(3)), want)
+
+
 def test_callbacks_are_refused(tmp_path):
     def f(x):
         aot.debug.print("{}", x)

@@ -659,7 +659,7 @@ def _physical(entry: dict) -> tuple[tuple, np.dtype]:
 def _signature(spec: dict) -> str:
     """`(params, x) -> f32[32,10]`"""
     outs = ", ".join(short(e["dtype"], e["shape"]) for e in spec["outputs"])
-    return f"({', '.join(a['name'] for a in spec['arguments'])}) -> {outs}"
+    return f"({', '.join(a['name'] for a in spec['arguments'])}) -> {outs or 'None'}"
 
 
 def _coerce(leaf: Any, entry: dict, aval: _Aval) -> np.ndarray:
