@@ -3,7 +3,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.support import compare, total
+from tests.support import compare, total, wide
 
 F = np.float32
 EDGES = np.array([.1, .5, -.3, .9, 1.5, -2.5, 0., -0., np.inf, -np.inf, np.nan], F)
@@ -112,7 +112,7 @@ def test_converting_a_scalar_is_converting_an_array(dtype):
         got = lax.broadcast(lax.convert_element_type(s, dtype), (1,))
         want = lax.convert_element_type(np.full(1, s), dtype)
         assert got.dtype == want.dtype
-        np.testing.assert_array_equal(np.asarray(got), np.asarray(want), err_msg=str(s))
+        np.testing.assert_array_equal(wide(got), wide(want), err_msg=str(s))
 
 
 def test_bitcast():
