@@ -159,10 +159,10 @@ def mask_of(name: str, where_: Any) -> Any:
 
 # ---- axes ----------------------------------------------------------------------------------------------------------
 def axis_of(axis: Any, ndim: int) -> int:
-    """`axis` as a non-negative int below `ndim`, or a ValueError."""
+    """`axis` as a non-negative int below `ndim`, or numpy's error (a ValueError and an IndexError)."""
     axis = operator.index(axis)
     if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+        raise np.exceptions.AxisError(axis, ndim)
     return axis + ndim if axis < 0 else axis
 
 
@@ -208,12 +208,20 @@ def _is_default(dtype: Any) -> bool:
     return dtype.itemsize == (8 if config.enable_x64 else 4) * (2 if dtype.kind == "c" else 1) and dtype.kind in "ifc"
 
 
+def _strong(x: Any, dtype: Any) -> Any:
+    """A Python scalar as a numpy scalar; integers wrap around as long as they fit the default int."""
+    try:
+        return dtype.type(x)
+    except OverflowError:
+        return np.asarray(x, default_int()).astype(dtype)[()]
+
+
 def scalar_like(x: Any, aval: Any) -> Any:
     """The Python scalar `x` in the type of the other operand, or None where promotion has to decide."""
     dtype, form = aval.dtype, type(x)
     if (form is float and dtype in INEXACT) or (form is int and dtype in _NUMBERS):
         if not aval.weak_type:
-            return dtype.type(x)
+            return _strong(x, dtype)
         if _is_default(dtype):
             return _PYTHON_FORM[dtype.kind](x)
     return None
@@ -223,13 +231,19 @@ def cast(x: Any, dtype: Any, weak: bool = False) -> Any:
     """`x` with this dtype and weak type; free if it has them, and a plain scalar if `x` is a Python scalar."""
     if type(x) in _PYTHON_SCALARS and not dtypes.is_extended(dtype):
         if not weak:
-            return dtype.type(x.real if dtype.kind != "c" and type(x) is complex else x)
+            return _strong(x.real if dtype.kind != "c" and type(x) is complex else x, dtype)
         if _is_default(dtype) and (type(x) is not complex or dtype.kind == "c"):
             return _PYTHON_FORM[dtype.kind](x)
     aval = getattr(x, "aval", None) or typeof(x)
     if aval.dtype == dtype and aval.weak_type == weak:
         return x
     return lax._convert_element_type(x, dtype, weak)
+
+
+def constant(x: Any, value: Any) -> Any:
+    """`value` with the dtype and weak type of `x`."""
+    aval = getattr(x, "aval", None) or typeof(x)
+    return cast(value, aval.dtype, aval.weak_type)
 
 
 def result_type(*args: Any) -> tuple[Any, bool]:

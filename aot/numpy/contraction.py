@@ -158,6 +158,7 @@ def _drop_ones(x: Any, names: str, other_shape: tuple[int, ...], other_names: st
 def _contract_two(parts: list[Any], names: list[str], summed: list[str], result: str, dtype: Any, precision: Any,
                   dot_general: Callable) -> tuple[Any, str]:
     (x, y), (xn, yn) = parts, names
+    x, y = (x, y) if x.dtype == y.dtype else [array_of(v) for v in _util.promote(x, y)]
     x, xn = _drop_ones(x, xn, y.shape, yn)
     y, yn = _drop_ones(y, yn, x.shape, xn)
     xc, yc = collections.Counter(xn), collections.Counter(yn)

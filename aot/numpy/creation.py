@@ -125,12 +125,12 @@ def _from_object(x: Any) -> np.ndarray:
         if hasattr(x, protocol):
             return np.asarray(x)
     try:
-        return np.array(memoryview(x))
+        out = np.array(memoryview(x))
     except TypeError:
-        pass
-    if isinstance(x, (int, float, complex)):  # subclasses such as IntEnum
-        return np.asarray(x)
-    raise TypeError(f"Unexpected input type for array: {type(x)}")
+        out = np.asarray(x)  # ranges and other sequences; subclasses of numbers such as IntEnum
+    if out.dtype.kind in "OSUMm":
+        raise TypeError(f"Unexpected input type for array: {type(x)}")
+    return out
 
 
 def _leaves(x: Any) -> list[Any]:
@@ -177,7 +177,7 @@ def _join(x: Any, dtype: Any) -> Any:
 
 
 def _copy(x: Any) -> Any:
-    return x if is_tracer(x) else lax._array_copy(x)
+    return x if is_tracer(x) else lax.copy(x)
 
 
 def copy(a: Any, order: str | None = None) -> Any:
@@ -267,7 +267,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
         raise TypeError("expected sequence object with len >= 0 or a single integer")
     sizes = tuple(_static_dim(d) for d in (shape if np.iterable(shape) else (shape,)))
     if any(d < 0 for d in sizes):
-        raise ValueError(f"shapes cannot have negative sizes, got {sizes}")
+        raise TypeError(f"shapes cannot have negative sizes, got {sizes}")
     return sizes
 
 

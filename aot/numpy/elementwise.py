@@ -17,6 +17,7 @@ from aot.numpy._util import (
     broadcast,
     cast,
     concrete_index,
+    constant,
     default_float,
     dtype_of,
     fused,
@@ -121,20 +122,14 @@ def log10(x: Any, /) -> Any:
 def deg2rad(x: Any, /) -> Any:
     """Degrees to radians."""
     (x,) = promote_args("deg2rad", x, to=inexact)
-    return lax.mul(x, _constant(x, np.pi / 180))
+    return lax.mul(x, constant(x, np.pi / 180))
 
 
 @fused()
 def rad2deg(x: Any, /) -> Any:
     """Radians to degrees."""
     (x,) = promote_args("rad2deg", x, to=inexact)
-    return lax.mul(x, _constant(x, 180 / np.pi))
-
-
-def _constant(x: Any, value: float) -> Any:
-    """`value` with the dtype and weak type of `x`."""
-    aval = getattr(x, "aval", None)
-    return value if aval is None else cast(value, aval.dtype, aval.weak_type)
+    return lax.mul(x, constant(x, 180 / np.pi))
 
 
 def degrees(x: Any, /) -> Any:
@@ -166,7 +161,7 @@ ceil = _rounding("ceil", lax.ceil, "The smallest integer >= x, with the dtype of
 def trunc(x: Any) -> Any:
     """x without its fractional part."""
     x = arrays("trunc", x)
-    return x if kind(x.dtype) in "bui" else where(lax.lt(x, _constant(x, 0)), ceil(x), floor(x))
+    return x if kind(x.dtype) in "bui" else where(lax.lt(x, constant(x, 0)), ceil(x), floor(x))
 
 
 @named()
@@ -186,7 +181,7 @@ def _round_float(x: Any, decimals: int) -> Any:
         return lax.round(x, even)
     dtype = x.dtype
     x = lax.convert_element_type(x, np.float32) if dtype == np.float16 else x  # 10**decimals overflows early in f16
-    factor = _constant(x, 10.0**decimals)
+    factor = constant(x, 10.0**decimals)
     out = lax.div(lax.round(lax.mul(x, factor), even), factor)
     return lax.convert_element_type(out, dtype) if dtype == np.float16 else out
 
@@ -200,7 +195,9 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
         if decimals < 0:
             raise NotImplementedError("integer np.round not implemented for decimals < 0")
         return a
-    if kind(a.dtype) in "fc" and decimals > np.log10(float(dtypes.finfo(a.dtype).max)):
+    if kind(a.dtype) == "b":
+        raise ValueError("jnp.round: booleans cannot be rounded")
+    if decimals > np.log10(float(dtypes.finfo(a.dtype).max)):
         return a
     if kind(a.dtype) == "c":
         return lax.complex(_round_float(lax.real(a), decimals), _round_float(lax.imag(a), decimals))
@@ -359,7 +356,7 @@ def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.modf is not supported.")
     (x,) = promote_args("modf", x, to=inexact)
-    whole = where(lax.ge(x, _constant(x, 0)), floor(x), ceil(x))
+    whole = where(lax.ge(x, constant(x, 0)), floor(x), ceil(x))
     return lax.sub(x, whole), whole
 
 
@@ -420,14 +417,14 @@ def isnan(x: Any, /) -> Any:
 def iscomplex(x: Any) -> Any:
     """True where x has a nonzero imaginary part."""
     part = imag(x)
-    return lax.ne(part, _constant(part, 0))
+    return lax.ne(part, constant(part, 0))
 
 
 @named()
 def isreal(x: Any) -> Any:
     """True where x has no imaginary part."""
     part = imag(x)
-    return lax.eq(part, _constant(part, 0))
+    return lax.eq(part, constant(part, 0))
 
 
 @named()
@@ -453,7 +450,7 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
     """0 below 0, x2 at 0, 1 above."""
     x1, x2 = broadcast(*promote_args("heaviside", x1, x2, to=inexact))
     x1 = array_of(x1)
-    zero, one = _constant(x1, 0.0), _constant(x1, 1.0)
+    zero, one = constant(x1, 0.0), constant(x1, 1.0)
     at_zero = where(isnan(x1), x1, x2)
     return where(lax.lt(x1, zero), zero, where(lax.gt(x1, zero), one, at_zero))
 
@@ -470,14 +467,14 @@ def hypot(x1: Any, x2: Any, /) -> Any:
     big, small = maximum(x1, x2), minimum(x1, x2)
     zero = lax.eq(big, cast(0, big.dtype))
     ratio = lax.div(small, where(zero, lax.full_like(big, 1), big))
-    root = lax.mul(big, lax.sqrt(lax.add(_constant(big, 1.0), lax.square(ratio))))
-    return where(infinite, _constant(big, np.inf), where(zero, big, root))
+    root = lax.mul(big, lax.sqrt(lax.add(constant(big, 1.0), lax.square(ratio))))
+    return where(infinite, constant(big, np.inf), where(zero, big, root))
 
 
 def _sinc(x: Any) -> Any:
-    zero = lax.eq(x, _constant(x, 0.0))
-    pi_x = lax.mul(_constant(x, np.pi), x)
-    safe = where(zero, _constant(x, 1.0), pi_x)
+    zero = lax.eq(x, constant(x, 0.0))
+    pi_x = lax.mul(constant(x, np.pi), x)
+    safe = where(zero, constant(x, 1.0), pi_x)
     return where(zero, _sinc_series(pi_x, 0), lax.div(lax.sin(safe), safe))
 
 
@@ -487,7 +484,7 @@ def _sinc_series(pi_x: Any, k: int) -> Any:
     @custom_jvp
     def term(t):
         value = 0.0 if k % 2 else (-1.0) ** (k // 2) / (k + 1)
-        return lax.add(lax.mul(t, _constant(t, 0.0)), _constant(t, value))
+        return lax.add(lax.mul(t, constant(t, 0.0)), constant(t, value))
 
     term.defjvp(lambda primals, tangents: (term(*primals), lax.mul(_sinc_series(primals[0], k + 1), tangents[0])))
     return term(pi_x)

@@ -207,7 +207,7 @@ def _polyfit(x: Any, y: Any, w: Any, deg: int, rcond: float, full: bool, cov: An
     c, residuals, rank, s = linalg.lstsq(columns, target, rcond)
     c = (c.T / scale[None, :]).T if c.ndim > 1 else c / scale
     if full:
-        return c, residuals, rank, s, lax.full((), rcond, default_float())
+        return c, residuals, rank, s, array_of(rcond)
     if not cov:
         return c
     base = linalg.inv(products.dot(columns.T, columns)) / products.outer(scale, scale)

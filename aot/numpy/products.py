@@ -21,6 +21,7 @@ def _element_type(name: str, a: Any, b: Any, given: Any) -> tuple[Any, bool]:
 
 
 def _contract(a: Any, b: Any, axes: tuple, batch: tuple, dtype: Any, weak: bool, precision: Any, sharding: Any = None) -> Any:
+    a, b = (a, b) if a.dtype == b.dtype else [array_of(x) for x in promote(a, b)]
     more = {} if sharding is None else {"out_sharding": sharding}
     out = lax.dot_general(a, b, (axes, batch), precision=precision, preferred_element_type=dtype, **more)
     return cast(out, dtype, weak)
@@ -77,6 +78,7 @@ def _without(x: Any, kinds: list[str], dropped: tuple[str, ...]) -> tuple[Any, l
 
 def _matmul_batched(a: Any, b: Any, dtype: Any, weak: bool, precision: Any, sharding: Any) -> Any:
     """One dot_general: axes of one side only are free dimensions, so nothing is broadcast in memory."""
+    a, b = (a, b) if a.dtype == b.dtype else [array_of(x) for x in promote(a, b)]
     kinds = _batch_kinds(a, b)
     a_mat, b_mat = a.ndim > 1, b.ndim > 1
     a, a_axes = _without(a, kinds, ("one", "b1"))

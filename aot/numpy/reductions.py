@@ -133,7 +133,7 @@ def _need_elements(row: _Kind, shape: tuple[int, ...], axes: tuple[int, ...], ma
     if mask is not None:
         raise ValueError(f"reduction operation {row.name} does not have an identity, so to use a where mask one has to "
                          "specify 'initial'")
-    if not all([shape[i] for i in axes]):
+    if 0 in [shape[i] for i in axes]:
         raise ValueError(f"zero-size array to reduction operation {row.name} which has no identity")
 
 
@@ -253,6 +253,17 @@ def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, w
 
 
 # ---- reductions of ufunc objects -------------------------------------------------------------------------------------
+def _extreme(fun: Callable) -> Callable:
+    def call(a, axis=None, dtype=None, keepdims=False, initial=None, where=None):
+        out = fun(a, axis=axis, keepdims=keepdims, initial=initial, where=where)
+        return out if dtype is None else lax.convert_element_type(out, user_dtype(dtype))
+
+    return call
+
+
+reduce_max, reduce_min = _extreme(max), _extreme(min)
+
+
 def _bits(row: _Kind) -> Callable:
     @fused("axis", "dtype", "keepdims")
     def fun(a, axis=None, dtype=None, keepdims=False, initial=None, where=None):

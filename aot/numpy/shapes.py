@@ -372,7 +372,10 @@ def _split(name: str, a: Any, where_: Any, axis: Any) -> list[Any]:
     total = a.shape[axis]
     if isinstance(where_, (list, tuple)) or (_is_array(where_) and where_.ndim > 0):
         cuts = [0, *[concrete_index(i, f"in jax.numpy.{name} argument 1") for i in where_], total]
-        return list(lax.split(a, tuple(hi - lo for lo, hi in zip(cuts[:-1], cuts[1:])), axis=axis))
+        sizes = tuple(hi - lo for lo, hi in zip(cuts[:-1], cuts[1:]))
+        if any(n < 0 for n in sizes):
+            raise ValueError(f"{name}: positions must be in ascending order and at most {total}, got {cuts[1:-1]}")
+        return list(lax.split(a, sizes, axis=axis))
     sections = int(concrete(where_, f"in jax.numpy.{name} argument 1"))
     part, rest = divmod(total, sections)
     if rest and name != "array_split":

@@ -20,6 +20,7 @@ from aot.numpy._util import (
     broadcast,
     cast,
     check,
+    constant,
     dtype_of,
     inexact,
     is_tracer,
@@ -200,20 +201,20 @@ def divide(x1: Any, x2: Any, /) -> Any:
 
 def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
     """Quotient rounded down, and a remainder with the sign of `y`."""
-    zero = cast(0, x.dtype)
+    zero = constant(x, 0)
     rest = lax.rem(x, y)
     # Subtracting the remainder makes the division exact, except where y is 0 and the remainder is nan.
     quotient = lax.div(lax.select(lax.eq(y, zero), x, lax.sub(x, rest)), y)
     opposite = lax.bitwise_and(lax.ne(rest, zero), lax.ne(lax.sign(y), lax.sign(rest)))
-    quotient = lax.select(opposite, lax.sub(quotient, cast(1, x.dtype)), quotient)
+    quotient = lax.select(opposite, lax.sub(quotient, constant(x, 1)), quotient)
     return lax.round(quotient), lax.select(opposite, lax.add(rest, y), rest)
 
 
 def _int_floor_divide(x: Any, y: Any) -> Any:
-    zero = cast(0, x.dtype)
+    zero = constant(x, 0)
     quotient = lax.div(x, y)
     lower = lax.bitwise_and(lax.ne(lax.sign(x), lax.sign(y)), lax.ne(lax.rem(x, y), zero))
-    return lax.select(lower, lax.sub(quotient, cast(1, x.dtype)), quotient)
+    return lax.select(lower, lax.sub(quotient, constant(x, 1)), quotient)
 
 
 @named()
@@ -241,7 +242,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
 def remainder(x1: Any, x2: Any, /) -> Any:
     """x1 - x2 * floor(x1 / x2), which has the sign of `x2`; 0 for an integer division by zero."""
     x1, x2 = broadcast(*promote_args("remainder", x1, x2, to=numeric))
-    zero = cast(0, x1.dtype)
+    zero = constant(x1, 0)
     if kind(x2.dtype) in "ui":
         x2 = lax.select(lax.eq(x2, zero), lax.full_like(x2, 1), x2)
     rest = lax.rem(x1, x2)
@@ -412,8 +413,8 @@ add = _object(_binary("add", lax.add, "x + y; logical or for booleans.", bool_op
 subtract = _object(_binary("subtract", lax.sub, "x - y."), None, at=_subtract_at)
 multiply = _object(_binary("multiply", lax.mul, "x * y; logical and for booleans.", bool_op=lax.bitwise_and),
                    1, "prod", "cumprod", _multiply_at)
-minimum = _object(_binary("minimum", lax.min, "The smaller of x and y; nan if either is nan."), None, "min")
-maximum = _object(_binary("maximum", lax.max, "The larger of x and y; nan if either is nan."), None, "max")
+minimum = _object(_binary("minimum", lax.min, "The smaller of x and y; nan if either is nan."), None, "reduce_min")
+maximum = _object(_binary("maximum", lax.max, "The larger of x and y; nan if either is nan."), None, "reduce_max")
 bitwise_and = _object(_binary("bitwise_and", lax.bitwise_and, "Bitwise x & y."), -1, "reduce_bitwise_and")
 bitwise_or = _object(_binary("bitwise_or", lax.bitwise_or, "Bitwise x | y."), 0, "reduce_bitwise_or")
 bitwise_xor = _object(_binary("bitwise_xor", lax.bitwise_xor, "Bitwise x ^ y."), 0, "reduce_bitwise_xor")
