@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
@@ -164,10 +165,14 @@ def _from_environment(option: Option) -> Any:
     for prefix in ("AOT_", "JAX_"):
         text = os.environ.get(prefix + option.name.upper())
         if text is not None:
-            if option.kind in (int, float):
-                return option.kind(text)
-            return _checked(option, text or (None if option.optional else text))
+            return _parsed(option, text)
     return option.default
+
+
+def _parsed(option: Option, text: str) -> Any:
+    if option.kind in (int, float):
+        return option.kind(text)
+    return _checked(option, text or (None if option.optional else text))
 
 
 def _plain(name: str) -> str:
@@ -199,6 +204,31 @@ class Config(threading.local):
     def read(self, name: str) -> Any:
         """The value of option `name` in this thread."""
         return getattr(self, _plain(name))
+
+    def parse_flags_with_absl(self, argv: list[str] | None = None) -> None:
+        """Set options from flags of the command line: `--jax_enable_x64`, `--nojax_enable_x64`, `--jax_name=value`.
+
+        Other arguments are ignored.  absl is not needed.
+        """
+        for argument in sys.argv[1:] if argv is None else argv:
+            flag, equals, text = argument.lstrip("-").partition("=")
+            off = flag.startswith("nojax_")
+            if argument.startswith("-") and flag.removeprefix("no").startswith("jax_"):
+                name = _plain(flag.removeprefix("no") if off else flag)
+                self.update(name, _parsed(_BY_NAME[name], text) if equals else not off)
+
+    def config_with_absl(self) -> None:
+        """Declare every option as an absl flag and take its value when `absl.app.run` has parsed them.  Needs absl."""
+        try:
+            from absl import app, flags
+        except ImportError:
+            raise ImportError("config_with_absl needs the package absl-py; "
+                              "hint: parse_flags_with_absl works without it") from None
+        for option in OPTIONS:
+            flags.DEFINE_string(f"jax_{option.name}", None, option.doc)
+        app.call_after_init(lambda: self.parse_flags_with_absl(
+            [f"--jax_{o.name}={flags.FLAGS[f'jax_{o.name}'].value}" for o in OPTIONS
+             if flags.FLAGS[f"jax_{o.name}"].value is not None]))
 
     @property
     def values(self) -> dict[str, Any]:

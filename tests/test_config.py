@@ -1,5 +1,6 @@
 """Options, errors and source positions."""
 import enum
+import importlib.util
 import os
 import subprocess
 import sys
@@ -138,6 +139,29 @@ def test_environment(env, expected):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("AOT_", "JAX_"))}
     done = subprocess.run([sys.executable, "-c", code], env={**clean, **env}, cwd=ROOT, capture_output=True, text=True)
     assert str(expected) in (done.stdout if isinstance(expected, bool) else done.stderr)
+
+
+@pytest.mark.parametrize("argv, name, expected", [
+    (["--jax_enable_x64"], "enable_x64", True), (["--jax_enable_x64=false"], "enable_x64", False),
+    (["--nojax_mutable_array_checks", "other"], "mutable_array_checks", False),
+    (["-jax_numpy_rank_promotion=raise"], "numpy_rank_promotion", "raise"),
+    (["--jax_captured_constants_warn_bytes=7"], "captured_constants_warn_bytes", 7),
+    (["--verbose", "x"], "enable_x64", False)])
+def test_flags(argv, name, expected):
+    before = config.read(name)
+    try:
+        config.parse_flags_with_absl(argv)
+        assert config.read(name) == expected
+    finally:
+        config.update(name, before)
+
+
+def test_unknown_flags_and_absl():
+    with pytest.raises(AttributeError, match="jax_enable_x46"):
+        config.parse_flags_with_absl(["--jax_enable_x46"])
+    if importlib.util.find_spec("absl") is None:
+        with pytest.raises(ImportError, match="absl-py"):
+            config.config_with_absl()
 
 
 # ---- errors ------------------------------------------------------------------------------------------------------

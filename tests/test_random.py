@@ -344,6 +344,60 @@ def test_statistics():
     assert abs(np.asarray(random.binomial(k, 10.0, 0.3, (5000,))).mean() - 3) < 0.15
 
 
+# ---- key reuse -------------------------------------------------------------------------------------------------------
+
+REUSED = [lambda k: (random.normal(k), random.uniform(k)), lambda k: (random.split(k), random.bits(k)),
+          lambda k: [random.randint(k, (), 0, 3) for _ in range(2)],
+          lambda k: aot.jit(lambda k: random.normal(k) + random.uniform(k))(k),
+          lambda k: aot.vmap(lambda k: random.normal(k) + random.uniform(k))(random.split(k)),
+          lambda k: aot.grad(lambda x: x * random.normal(k) + random.normal(k))(1.0)]
+FINE = [lambda k: [random.normal(s) for s in random.split(k)], lambda k: (random.fold_in(k, 1), random.normal(k)),
+        lambda k: (random.normal(random.clone(k)), random.normal(k)),
+        lambda k: (random.key_data(k), random.normal(k)), lambda k: [random.normal(random.key(0)) for _ in range(2)],
+        lambda k: aot.lax.cond(True, lambda: random.normal(k), lambda: random.uniform(k)),
+        lambda k: aot.lax.scan(lambda k, _: tuple(reversed_pair(random.split(k))), k, None, length=2),
+        lambda k: random.multinomial(k, 5.0, np.ones(3, F) / 3), lambda k: random.gamma(k, 0.5)]
+
+
+@pytest.mark.parametrize("i", range(len(REUSED)))
+def test_key_reuse_is_found(i):
+    REUSED[i](random.key(0))
+    with aot.debug_key_reuse(True), pytest.raises(aot.errors.KeyReuseError, match="test_random.py"):
+        REUSED[i](random.key(0))
+
+
+@pytest.mark.parametrize("i", range(len(FINE)))
+def test_key_use_is_allowed(i):
+    with aot.debug_key_reuse(True):
+        FINE[i](random.key(0))
+
+
+# ---- the documented session on random numbers, in the layout it was made with ----------------------------------------
+
+def test_documented_figures():
+    key = random.key(42)
+    assert str(key) == "Array((), dtype=key<fry>) overlaying:\n[ 0 42]"
+    with mode(False, False):
+        assert str(random.normal(key)) == str(random.normal(key)) == "-0.18471177"
+        draws = []
+        for _ in range(3):
+            key, sub = random.split(key)
+            draws.append(f"{random.normal(sub)}")
+        assert draws == ["1.369469404220581", "-0.19947023689746857", "-2.298278331756592"]
+        subkeys = random.split(random.key(42), 3)
+        one_by_one = np.stack([random.normal(k) for k in subkeys])
+        assert str(one_by_one) == "[-0.04838832  0.10796154 -1.2226542 ]"
+        assert str(aot.vmap(random.normal)(subkeys)) == str(one_by_one)
+        assert str(random.normal(random.key(42), shape=(3,))) == "[ 0.18693547 -1.2806505  -1.5593132 ]"
+
+
+def test_64_bit_floats_need_the_option():
+    with pytest.warns(UserWarning, match="float64"):
+        assert random.uniform(random.key(0), (1000,), dtype=aot.numpy.float64).dtype == np.float32
+    with mode(True, True):
+        assert random.uniform(random.key(0), (1000,), dtype=aot.numpy.float64).dtype == np.float64
+
+
 def test_public_names():
     public = [n for n in dir(jax.random) if not n.startswith("_")]
     assert [n for n in public if not hasattr(random, n)] == []

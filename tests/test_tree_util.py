@@ -243,6 +243,52 @@ def test_build_tree():
     assert tree_util.build_tree(treedef, [[1, 2], [3]]) == {"a": [1, 2], "b": (3,)}
 
 
+# ---- the documented session on pytrees -------------------------------------------------------------------------------
+
+def test_documented_leaves_and_maps():
+    trees = [([1, "a", "b"], 3), ((1, (2, 3), ()), 3), ([1, {"k1": 2, "k2": (3, 4)}, 5], 5), ({"a": 2, "b": (2, 3)}, 3)]
+    assert [len(tree.leaves(t)) for t, _ in trees] == [n for _, n in trees]
+    lists = [[1, 2, 3], [1, 2], [1, 2, 3, 4]]
+    doubled = [[2, 4, 6], [2, 4], [2, 4, 6, 8]]
+    assert tree.map(lambda x: x * 2, lists) == tree.map(lambda x, y: x + y, lists, lists) == doubled
+    assert tree.leaves([None, None]) == [] and tree.leaves([None], is_leaf=lambda x: x is None) == [None]
+    assert tree.leaves([NT("Alice", 1), NT("Bob", 4)]) == ["Alice", 1, "Bob", 4]
+
+
+def test_documented_transposition():
+    steps, expected = [{"t": 1, "obs": 3}, {"t": 2, "obs": 4}], {"obs": [3, 4], "t": [1, 2]}
+    assert tree.map(lambda *xs: list(xs), *steps) == expected
+    assert tree.transpose(outer_treedef=tree.structure([0 for _ in steps]), inner_treedef=tree.structure(steps[0]),
+                          pytree_to_transpose=steps) == expected
+
+
+def test_documented_registration():
+    class Special:
+        def __init__(self, x, y):
+            self.x, self.y = x, y
+
+    class Registered(Special):
+        def __repr__(self):
+            return f"RegisteredSpecial(x={self.x}, y={self.y})"
+
+    with pytest.raises(TypeError, match="unsupported operand"):
+        tree.map(lambda x: x + 1, [Special(0, 1)])
+    tree_util.register_pytree_node(Registered, lambda v: ((v.x, v.y), None), lambda _, c: Registered(*c))
+    mapped = tree.map(lambda x: x + 1, [Registered(0, 1), Registered(2, 4)])
+    assert repr(mapped) == "[RegisteredSpecial(x=1, y=2), RegisteredSpecial(x=3, y=5)]"
+
+
+def test_documented_key_paths():
+    named = collections.namedtuple("ATuple", ("name",))
+    pairs, _ = tree_util.tree_flatten_with_path([1, {"k1": 2, "k2": (3, 4)}, named("foo")])
+    assert [(tree_util.keystr(p), x) for p, x in pairs] == [
+        ("[0]", 1), ("[1]['k1']", 2), ("[1]['k2'][0]", 3), ("[1]['k2'][1]", 4), ("[2].name", "foo")]
+    assert [repr(p) for p, _ in pairs] == [
+        "(SequenceKey(idx=0),)", "(SequenceKey(idx=1), DictKey(key='k1'))",
+        "(SequenceKey(idx=1), DictKey(key='k2'), SequenceKey(idx=0))",
+        "(SequenceKey(idx=1), DictKey(key='k2'), SequenceKey(idx=1))", "(SequenceKey(idx=2), GetAttrKey(name='name'))"]
+
+
 def test_tree_module_names():
     assert sorted(tree.__all__) == [n for n in dir(jax.tree) if not n.startswith("_")]
     for name in tree.__all__:

@@ -16,6 +16,7 @@ from aot.config import config
 from aot.ops import random as ops
 from aot.ops.elementwise import convert_element_type
 from aot.ops.shape import canonical_shape
+from aot.random._reuse import consume
 from aot.trace import typeof
 
 Key = Any       # an array of keys, or of key words
@@ -130,6 +131,8 @@ def single(name: str, key: Any) -> Any:
     if keys.shape:
         raise ValueError(f"{name} takes a single key, got an array of keys of shape {keys.shape}; "
                          "hint: use vmap for many keys at once")
+    if config.debug_key_reuse:
+        consume(key, name)
     return keys
 
 
@@ -143,6 +146,8 @@ def split(key: Key, num: int | tuple[int, ...] = 2) -> Key:
     if keys.shape:
         raise ValueError(f"split takes a single key, got an array of keys of shape {keys.shape}; "
                          "hint: use vmap(split)")
+    if config.debug_key_reuse:
+        consume(key, "split")
     shape = tuple(num) if isinstance(num, (tuple, list)) else (operator.index(num),)
     return _rewrapped(ops.random_split(keys, canonical_shape(shape)), raw)
 

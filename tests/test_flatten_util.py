@@ -1,0 +1,45 @@
+"""`ravel_pytree` against real jax."""
+import jax
+import numpy as np
+import pytest
+from jax import flatten_util as theirs
+
+import aot
+from aot import flatten_util
+
+TREES = [{"a": np.ones((2, 3), np.float32), "b": (np.float32(2), np.arange(3, dtype=np.float32))}, [], 3.0, None,
+         [np.arange(3), np.ones(2, np.float16)], (np.arange(2), np.array([True, False])), [1, 2.5, 1j],
+         [np.zeros((0, 3), np.float32), np.ones(2, np.float32)]]
+
+
+@pytest.mark.parametrize("tree", TREES, ids=repr)
+def test_round_trip(tree):
+    flat, unravel = flatten_util.ravel_pytree(tree)
+    want, want_unravel = theirs.ravel_pytree(tree)
+    assert str(flat.dtype) == str(want.dtype)
+    np.testing.assert_array_equal(np.asarray(flat), np.asarray(want))
+    got, back = aot.tree.flatten(unravel(flat)), jax.tree.flatten(want_unravel(want))
+    assert str(got[1]) == str(back[1])
+    for g, w in zip(got[0], back[0]):
+        assert g.dtype == w.dtype and g.shape == w.shape
+        np.testing.assert_array_equal(np.asarray(g), np.asarray(w))
+
+
+def test_under_transforms():
+    tree = {"w": np.arange(4, dtype=np.float32).reshape(2, 2), "b": np.float32(1)}
+    flat, unravel = flatten_util.ravel_pytree(tree)
+
+    def f(v):
+        t = unravel(v)
+        return (t["w"] ** 2).sum() * t["b"]
+    np.testing.assert_allclose(np.asarray(aot.grad(f)(flat)), [14, 0, 2, 4, 6])
+    np.testing.assert_allclose(np.asarray(aot.jit(lambda t: flatten_util.ravel_pytree(t)[0])(tree)), np.asarray(flat))
+    assert aot.tree.structure(unravel) == aot.tree.structure(flatten_util.ravel_pytree(tree)[1])
+
+
+def test_wrong_vectors():
+    flat, unravel = flatten_util.ravel_pytree(TREES[0])
+    with pytest.raises(TypeError, match="float32"):
+        unravel(flat.astype(np.int32))
+    with pytest.raises(ValueError, match="shape"):
+        unravel(flat[:-1])
