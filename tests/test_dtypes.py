@@ -145,7 +145,7 @@ def test_dtype_and_canonicalize(x, x64):
             assert dtypes.canonicalize_dtype(x) == jax.dtypes.canonicalize_dtype(x)
 
 
-@pytest.mark.parametrize("x", [None, [1], "nonsense", object()], ids=str)
+@pytest.mark.parametrize("x", [None, [1], "nonsense", object()], ids=lambda x: type(x).__name__)
 def test_dtype_errors(x):
     from jax._src import dtypes as theirs
     want, got = both(lambda: theirs.dtype(x), lambda: dtypes.dtype(x))
