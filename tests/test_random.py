@@ -327,6 +327,18 @@ def test_gradients_of_gamma_samplers(name):
     same(g(aot, random, random.key(7)), g(jax, jax.random, jax.random.key(7)), 64)
 
 
+def test_random_gamma_grad():
+    from aot.ops.gamma_grad import random_gamma_grad
+    a, x = np.meshgrid(np.array([-1, 1e-3, 0.3, 1, 2.5, 20, 300], F), np.array([-1, 0, 1e-6, 0.5, 2, 10, 25, 400], F))
+    got, want = random_gamma_grad(a, x), jax.lax.random_gamma_grad(a, x)
+    np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=2e-5, atol=1e-30)
+    half = np.array([0.5, 2], np.float16)
+    assert random_gamma_grad(half, half).dtype == np.float16
+    with mode(True, True):
+        args = np.array([0.3, 2.5, 40]), np.array([1.0, 0.1, 50])
+        np.testing.assert_allclose(np.asarray(random_gamma_grad(*args)), np.asarray(jax.lax.random_gamma_grad(*args)), rtol=1e-12)
+
+
 def test_batches_of_xla_bits_come_from_the_first_key():
     for m in (True, False):
         with mode(m, False):

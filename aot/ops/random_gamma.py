@@ -113,7 +113,7 @@ def _accepted(key, d, c, dtype):
 def _slope(sample, a, log_space: bool):
     """d sample / d a by implicit differentiation of the distribution function, element by element."""
     from aot.lax import map as lax_map
-    from aot.lax import random_gamma_grad
+    from aot.ops.gamma_grad import random_gamma_grad
     s = typeof(sample)
     x, alpha = sh.reshape(sample, (s.size,)), sh.reshape(a, (s.size,))
     if log_space:
