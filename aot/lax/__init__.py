@@ -28,3 +28,11 @@ from aot.ops.collectives import (all_gather, all_to_all, axis_index, axis_size, 
 from aot.ops.misc import (FftType, broadcast_like, broadcast_shapes, broadcast_to_rank, collapse, dtype, empty, fft,
                           optimization_barrier, reciprocal, shape_as_value, stack, stop_gradient, tile, unstack)
 from aot.ops.special import bessel_i0e
+
+
+def __getattr__(name: str):
+    """`lax.linalg` loads when first used."""
+    if name == "linalg":
+        import importlib
+        return importlib.import_module("aot.lax.linalg")
+    raise AttributeError(f"module 'aot.lax' has no attribute {name!r}")
