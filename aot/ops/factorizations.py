@@ -328,10 +328,20 @@ class Qr(Factorization):
             return [*_square_qr_tangents(q, r, da), *[None] * len(p)]
         q1, q2 = slice_in_dim(q, 0, n, axis=-1), slice_in_dim(q, n, m, axis=-1)
         dq1, dr1 = _square_qr_tangents(q1, slice_in_dim(r, 0, n, axis=-2), da)
-        dq2 = ew.neg(mm(q1, mm(H(dq1), q2)))         # keeps Q unitary; the rotation within its complement is free
+        dq2 = _complement_tangent(q1, q2, dq1, n)
         config = [(0, 0, 0)] * (typeof(a).ndim - 2) + [(0, m - n, 0), (0, 0, 0)]
         dr = pad(dr1, zeros(ShapedArray((), typeof(dr1).dtype)), config)
         return [concatenate([dq1, dq2], typeof(a).ndim - 1), dr, *[None] * len(p)]
+
+
+def _complement_tangent(q1, q2, dq1, n: int):
+    """Tangent of the last m - n columns of the Q that n Householder reflectors make (arXiv:2409.13374, eq. 32 and 33)."""
+    upper = lambda x: slice_in_dim(x, 0, n, axis=-2)
+    below = lambda x: slice_in_dim(x, n, typeof(x).shape[-2], axis=-2)
+    shifted = ew.sub(upper(q1), eye_like(upper(q1)))
+    zh = general_solve(H(shifted), H(below(q1)))
+    turn = ew.sub(below(dq1), mm(H(zh), upper(dq1)))
+    return ew.sub(mm(dq1, zh), mm(ew.add(q1, mm(q2, H(zh))), H(turn)))
 
 
 def _square_qr_tangents(q, r, da):
