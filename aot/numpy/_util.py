@@ -6,6 +6,7 @@ attribute reads, and Python scalars become scalars of the promoted dtype without
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import warnings
 from collections.abc import Callable, Sequence
@@ -259,15 +260,22 @@ def promote(*args: Any, to: Callable[[Any], Any] | None = None) -> list[Any]:
     return [cast(x, dtype, weak) for x in args]
 
 
-def _same_rank(name: str, args: list[Any]) -> list[Any]:
+def same_rank(name: str, args: list[Any]) -> list[Any]:
     """Give all non-scalar `args` the same number of dimensions; `lax` broadcasts scalars and size-1 axes itself."""
-    ranks = {len(shape_of(x)) for x in args} - {0}
-    if len(ranks) < 2:
+    shapes = [shape_of(x) for x in args]
+    rank = max([len(s) for s in shapes])
+    if {len(s) for s in shapes} <= {0, rank}:
         return args
     if config.numpy_rank_promotion != "allow":
-        _rank_promotion(name, [shape_of(x) for x in args])
-    lax.broadcast_shapes(*[shape_of(x) for x in args])
-    return [lax.broadcast_to_rank(x, max(ranks)) for x in args]
+        _rank_promotion(name, shapes)
+    lax.broadcast_shapes(*shapes)
+    return [x if len(s) == rank or not s else _leading_ones(x, rank) for x, s in zip(args, shapes)]
+
+
+def _leading_ones(x: Any, rank: int) -> Any:
+    shape = shape_of(x)
+    extra = rank - len(shape)
+    return lax.broadcast_in_dim(x, (1,) * extra + shape, tuple(range(extra, rank)))
 
 
 def _rank_promotion(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
@@ -297,24 +305,72 @@ def promote_args(name: str, *args: Any, to: Callable[[Any], Any] | None = None) 
     """Check, promote dtypes and equalize ranks: what every elementwise function does to its arguments."""
     args = tuple([_plain(name, i, x) for i, x in enumerate(args)])
     out = promote(*args, to=to)
-    return out if len(out) == 1 else _same_rank(name, out)
+    return out if len(out) == 1 else same_rank(name, out)
 
 
 # ---- grouping operations ---------------------------------------------------------------------------------------------
+class _Variants:
+    """A function jitted once for each combination of its static arguments (and of arguments that are None).
+
+    That leaves each jitted variant with arrays as its only arguments, which is the case that is dispatched quickly.
+    """
+
+    def __init__(self, fun: Callable, static: tuple[str, ...]):
+        self.fun, self.static, self.table = fun, frozenset(static), {}
+        parameters = list(inspect.signature(fun).parameters.values())
+        self.names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD or p.kind is p.POSITIONAL_ONLY]
+        self.first = min([self.names.index(n) for n in static if n in self.names], default=len(self.names))
+        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the variant for these arguments; arguments that cannot be told apart are traced in place."""
+        if len(args) > self.first and not self.variadic:
+            given = dict(zip(self.names[self.first:], args[self.first:]))
+            if len(args) > len(self.names) or given.keys() & kwargs.keys():
+                return self.fun(*args, **kwargs)  # which says what is wrong
+            args, kwargs = args[:self.first], {**kwargs, **given}
+        fixed = tuple([(k, type(v), v) for k, v in kwargs.items() if k in self.static or v is None])
+        try:
+            variant = self.table.get(fixed)
+        except TypeError:
+            return self.fun(*args, **kwargs)
+        if variant is None:
+            variant = self.table[fixed] = self._variant({k: v for k, _, v in fixed})
+        if len(fixed) == len(kwargs):
+            return variant(*args)
+        return variant(*args, **{k: v for k, v in kwargs.items() if k not in self.static and v is not None})
+
+    def _variant(self, fixed: dict[str, Any]) -> Callable:
+        @functools.wraps(self.fun)
+        def call(*args, **kwargs):
+            return self.fun(*args, **kwargs, **fixed)
+
+        del call.__wrapped__  # the jitted function must not look at the parameters that are fixed
+        return jit(call)
+
+
+def _lazily(fun: Callable, static: tuple[str, ...]) -> Callable:
+    """`fun` jitted, but set up at the first call: most functions are never called in a process."""
+    made: list[Callable] = []
+
+    def call(*args, **kwargs):
+        if not made:
+            made.append(_Variants(fun, static))
+        return made[0](*args, **kwargs)
+
+    return call
+
+
 def named(*static: str) -> Callable[[Callable], Callable]:
     """A function that is one call operation in a jaxpr, under its own name. `static`: names of static arguments."""
-
-    def decorate(fun: Callable) -> Callable:
-        return jit(fun, static_argnames=static) if static else jit(fun)
-
-    return decorate
+    return lambda fun: functools.wraps(fun)(_lazily(fun, static))
 
 
 def fused(*static: str) -> Callable[[Callable], Callable]:
     """A function whose operations appear one by one in a jaxpr, but run as one computation when called eagerly."""
 
     def decorate(fun: Callable) -> Callable:
-        compiled = jit(fun, static_argnames=static) if static else jit(fun)
+        compiled = _lazily(fun, static)
 
         @functools.wraps(fun)
         def wrapper(*args, **kwargs):
@@ -326,17 +382,19 @@ def fused(*static: str) -> Callable[[Callable], Callable]:
 
 
 # ---- broadcasting and selection --------------------------------------------------------------------------------------
-def broadcast_to(x: Any, shape: tuple[int, ...], sharding: Any = None) -> Any:
+def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     """`x` with `shape`, by numpy's rules."""
-    if x.shape == shape:
+    old = shape_of(x)
+    if old == shape:
         return x
-    ndim, extra = len(x.shape), len(shape) - len(x.shape)
-    if extra < 0 or any(a != b and a != 1 for a, b in zip(x.shape, shape[extra:], strict=True)):
-        raise ValueError(f"Incompatible shapes for broadcasting: {x.shape} and requested shape {shape}")
-    ones = tuple(i for i in range(ndim) if x.shape[i] == 1 and shape[extra + i] != 1)
-    x = lax.squeeze(x, ones) if ones else x
-    dims = tuple(extra + i for i in range(ndim) if i not in ones)
-    return lax.broadcast_in_dim(x, shape, dims)
+    if not old:
+        return lax.broadcast_in_dim(x, shape, ())
+    ndim, extra = len(old), len(shape) - len(old)
+    if extra < 0 or any(a != b and a != 1 for a, b in zip(old, shape[extra:], strict=True)):
+        raise ValueError(f"Incompatible shapes for broadcasting: {old} and requested shape {shape}")
+    ones = [i for i in range(ndim) if old[i] == 1 and shape[extra + i] != 1]
+    x = lax.squeeze(x, tuple(ones)) if ones else x
+    return lax.broadcast_in_dim(x, shape, tuple([extra + i for i in range(ndim) if i not in ones]))
 
 
 def broadcast(*args: Any) -> list[Any]:
@@ -345,7 +403,7 @@ def broadcast(*args: Any) -> list[Any]:
     if all(s == shapes[0] for s in shapes):
         return list(args)
     shape = lax.broadcast_shapes(*shapes)
-    return [broadcast_to(x if hasattr(x, "shape") else array_of(x), shape) for x in args]
+    return [broadcast_to(x, shape) for x in args]
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:

@@ -170,7 +170,7 @@ def _join(x: Any, dtype: Any) -> Any:
         return cast(array_of(_unwrap(x)), dtype) if isinstance(_unwrap(x), ArrayMethods) else _convert(x, dtype, False, False)
     if not x:
         return lax.full((0,), 0, dtype)
-    rows = [lax.expand_dims(_join(row, dtype), (0,)) for row in x]
+    rows = [lax.expand_dims(row, (0,)) for row in [_join(row, dtype) for row in x]]
     while len(rows) > 16:
         rows = [lax.concatenate(rows[i:i + 16], 0) for i in range(0, len(rows), 16)]
     return lax.concatenate(rows, 0)

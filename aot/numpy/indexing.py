@@ -464,6 +464,7 @@ def _gather(x: Any, plan: Plan, mode: Any, fill_value: Any, is_sorted: bool, uni
     if 0 in plan.shape:
         return lax.full_like(x, 0, shape=plan.shape)
     if plan.indices.shape[-1] or 0 not in plan.indices.shape:
+        mode = lax.GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else mode
         x = lax.gather(x, plan.indices, plan.dims, plan.sizes, mode=mode, fill_value=fill_value,
                        unique_indices=unique or plan.regular, indices_are_sorted=is_sorted or plan.regular)
     return _shaped(x, plan.reverse, (), plan.new)
@@ -474,13 +475,13 @@ def scatter(x: Any, index: Any, values: Any, op: Callable[..., Any], *, indices_
             unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True) -> Any:
     """`x` with `values` combined in at `index` by a `lax.scatter*` function; positions out of range are dropped."""
     _util.check("x.at[...]", x, values)
-    x, values = array_of(x), array_of(values)
+    x = array_of(x)
     dtype, weak = x.dtype, x.aval.weak_type
     _warn_unsafe(values, x)
     plan = _plan(parse(index, x.shape), x.shape, wrap_negative_indices)
     if 0 in plan.shape:
         return x
-    x, values = [array_of(v) for v in promote(x, values)]
+    x, values = promote(x, values)
     values = _util.broadcast_to(values, plan.shape)
     values = lax.squeeze(values, plan.new) if plan.new else values
     values = lax.rev(values, plan.reverse) if plan.reverse else values
@@ -495,9 +496,10 @@ def scatter(x: Any, index: Any, values: Any, op: Callable[..., Any], *, indices_
 
 def _warn_unsafe(values: Any, x: Any) -> None:
     """Warn when values lose their kind on the way into `x`, such as floats into integers."""
-    if values.dtype == x.dtype or dtypes.result_type(values, x.dtype) == x.dtype:
+    dtype = dtype_of(values)
+    if dtype == x.dtype or dtypes.result_type(values, x.dtype) == x.dtype:
         return
     import warnings
 
-    warnings.warn(f"scatter inputs have incompatible types: cannot safely cast value from dtype={values.dtype} to "
+    warnings.warn(f"scatter inputs have incompatible types: cannot safely cast value from dtype={dtype} to "
                   f"dtype={x.dtype}. In future releases this will result in an error.", FutureWarning, stacklevel=4)

@@ -66,7 +66,8 @@ def percent(name: str, q: Any) -> Any:
 def quantile_of(name: str, a: Any, q: Any, axis: Any, out: Any, overwrite_input: bool, method: str, keepdims: bool,
                 weights: Any, skip_nan: bool) -> Any:
     """Check the arguments of a quantile function and compute it."""
-    a, q = arrays(name, a, q)
+    check(name, a, q)
+    a = array_of(a)
     if overwrite_input or out is not None:
         raise ValueError(f"jax.numpy.{name} does not support overwrite_input=True or out != None")
     if method not in _INTERPOLATIONS:
@@ -102,7 +103,7 @@ def _last(a: Any, axes: tuple[int, ...]) -> Any:
 
 @named("axis", "method", "keepdims", "skip_nan")
 def _quantile(a: Any, q: Any, weights: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool) -> Any:
-    axes = axes_of(axis, a.ndim)
+    q, axes = array_of(q), axes_of(axis, a.ndim)
     kept = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
     if weights is not None:
         a, weights = [array_of(x) for x in promote(a, weights, to=inexact)]

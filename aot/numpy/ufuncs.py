@@ -28,6 +28,7 @@ from aot.numpy._util import (
     named,
     numeric,
     promote_args,
+    same_rank,
     scalar_like,
     where,
 )
@@ -45,7 +46,9 @@ def _pair(name: str, x: Any, y: Any, rule: tuple) -> tuple[Any, Any, Any]:
     ax, ay = getattr(x, "aval", None), getattr(y, "aval", None)
     if ax is not None and ax.dtype in ready:
         if ay is not None:
-            if ax.dtype == ay.dtype and ax.weak_type == ay.weak_type and len(ax.shape) == len(ay.shape):
+            if ax.dtype == ay.dtype and ax.weak_type == ay.weak_type:
+                if len(ax.shape) != len(ay.shape):
+                    x, y = same_rank(name, [x, y])
                 return x, y, ax.dtype
         elif (scalar := scalar_like(y, ax)) is not None:
             return x, scalar, ax.dtype
@@ -55,12 +58,15 @@ def _pair(name: str, x: Any, y: Any, rule: tuple) -> tuple[Any, Any, Any]:
     return x, y, dtype_of(x)
 
 
-def _binary(name: str, op: Callable, doc: str, rule: tuple = _ANY, bool_op: Callable | None = None) -> Callable:
-    """A function of two operands that promotes them and calls `op` (`bool_op` for booleans)."""
+def _binary(name: str, op: Callable, doc: str, rule: tuple = _ANY, **special: Callable) -> Callable:
+    """A function of two operands that promotes them and calls `op`. `special`: other operations for kinds of dtypes,
+    `b` for booleans and `c` for complex numbers."""
 
     def fun(x, y, /):
         x, y, dtype = _pair(name, x, y, rule)
-        return bool_op(x, y) if bool_op is not None and dtype == BOOL else op(x, y)
+        if special and dtype.kind in special:
+            return special[dtype.kind](x, y)
+        return op(x, y)
 
     return _called(fun, name, doc)
 
@@ -75,8 +81,6 @@ def _lexicographic(op: Callable) -> Callable:
     """Order complex numbers by their real, then their imaginary part."""
 
     def compare(x, y):
-        if kind(dtype_of(x)) != "c":
-            return op(x, y)
         x, y = broadcast(x, y)
         rx, ry = lax.real(x), lax.real(y)
         return lax.select(lax.eq(rx, ry), op(lax.imag(x), lax.imag(y)), op(rx, ry))
@@ -84,13 +88,17 @@ def _lexicographic(op: Callable) -> Callable:
     return compare
 
 
+def _ordering(name: str, op: Callable, doc: str) -> Callable:
+    return _binary(name, op, doc, c=_lexicographic(op))
+
+
 # ---- comparisons and shifts ------------------------------------------------------------------------------------------
 equal = _binary("equal", lax.eq, "x == y, elementwise.")
 not_equal = _binary("not_equal", lax.ne, "x != y, elementwise.")
-less = _binary("less", _lexicographic(lax.lt), "x < y, elementwise; complex numbers compare lexicographically.")
-less_equal = _binary("less_equal", _lexicographic(lax.le), "x <= y, elementwise.")
-greater = _binary("greater", _lexicographic(lax.gt), "x > y, elementwise.")
-greater_equal = _binary("greater_equal", _lexicographic(lax.ge), "x >= y, elementwise.")
+less = _ordering("less", lax.lt, "x < y, elementwise; complex numbers compare lexicographically.")
+less_equal = _ordering("less_equal", lax.le, "x <= y, elementwise.")
+greater = _ordering("greater", lax.gt, "x > y, elementwise.")
+greater_equal = _ordering("greater_equal", lax.ge, "x >= y, elementwise.")
 left_shift = _binary("left_shift", lax.shift_left, "x << y for integers.", _NUMERIC)
 bitwise_left_shift = _binary("bitwise_left_shift", lax.shift_left, "x << y for integers.", _NUMERIC)
 
@@ -359,7 +367,7 @@ def _of_floats(name: str, op: Callable, doc: str) -> Callable:
     def fun(x1, x2, /):
         return op(*arrays(name, *broadcast(*promote_args(name, x1, x2, to=inexact))))
 
-    return _called(fun, name, doc)
+    return named()(_called(fun, name, doc))
 
 
 # ---- ufunc objects ---------------------------------------------------------------------------------------------------
@@ -408,10 +416,10 @@ def _later(name: str | None) -> Callable | None:
     return call
 
 
-add = _object(_binary("add", lax.add, "x + y; logical or for booleans.", bool_op=lax.bitwise_or),
+add = _object(_binary("add", lax.add, "x + y; logical or for booleans.", b=lax.bitwise_or),
               0, "sum", "cumsum", _add_at)
 subtract = _object(_binary("subtract", lax.sub, "x - y."), None, at=_subtract_at)
-multiply = _object(_binary("multiply", lax.mul, "x * y; logical and for booleans.", bool_op=lax.bitwise_and),
+multiply = _object(_binary("multiply", lax.mul, "x * y; logical and for booleans.", b=lax.bitwise_and),
                    1, "prod", "cumprod", _multiply_at)
 minimum = _object(_binary("minimum", lax.min, "The smaller of x and y; nan if either is nan."), None, "reduce_min")
 maximum = _object(_binary("maximum", lax.max, "The larger of x and y; nan if either is nan."), None, "reduce_max")

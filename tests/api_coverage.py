@@ -1,0 +1,119 @@
+"""Which public names of jax 0.10.2 exist here: `python tests/api_coverage.py [MODULE...]` prints a line a module.
+
+The inventories in data/api hold one name a line, with the parameters of functions. `EXCUSED` is the reviewed table of
+names that are left out on purpose, with the reason.
+"""
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+INVENTORY = Path(__file__).parent / "data" / "api"
+
+#: (module, name): why it is not here.
+EXCUSED: dict[tuple[str, str], str] = {}
+
+
+def inventory(module: str) -> dict[str, str]:
+    """Names of a module with their parameters (empty for what is not a function)."""
+    rows = [line.split("\t") for line in (INVENTORY / f"{module}.txt").read_text().splitlines()]
+    return {row[0]: row[2] if len(row) > 2 else "" for row in rows}
+
+
+def modules() -> list[str]:
+    """All modules with an inventory."""
+    return sorted(p.stem for p in INVENTORY.glob("*.txt"))
+
+
+def find(module: str) -> Any:
+    """Our counterpart of a module or class, or None."""
+    if module in ("Array", "Array.at"):
+        import aot.numpy as jnp
+
+        x = jnp.ones((2, 2))
+        return x if module == "Array" else x.at[0]
+    try:
+        return importlib.import_module("aot" if module == "jax" else f"aot.{module}")
+    except ImportError:
+        return None
+
+
+def has(owner: Any, name: str) -> bool:
+    """Whether `owner` has the name; an attribute that exists and raises counts as there."""
+    if owner is None:
+        return False
+    if name in dir(type(owner)) or name in vars(type(owner)):
+        return True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            getattr(owner, name)
+        except (AttributeError, ImportError):
+            return False
+        except Exception:
+            return True
+    return True
+
+
+def parameters(fun: Any) -> str:
+    """The parameter names of a function, as in the inventory."""
+    try:
+        given = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return ""
+    parts: list[str] = []
+    starred = False
+    for i, p in enumerate(given):
+        if p.kind is p.VAR_POSITIONAL:
+            parts.append("*" + p.name)
+            starred = True
+        elif p.kind is p.VAR_KEYWORD:
+            parts.append("**" + p.name)
+        else:
+            if p.kind is p.KEYWORD_ONLY and not starred:
+                parts.append("*")
+                starred = True
+            parts.append(p.name)
+            if p.kind is p.POSITIONAL_ONLY and (i + 1 == len(given) or given[i + 1].kind is not p.POSITIONAL_ONLY):
+                parts.append("/")
+    return ", ".join(parts)
+
+
+def missing(module: str) -> list[str]:
+    """Names of a module that are not here and not excused."""
+    owner = find(module)
+    return [name for name in inventory(module) if not has(owner, name) and (module, name) not in EXCUSED]
+
+
+def other_parameters(module: str) -> list[str]:
+    """Functions whose parameters have other names or kinds than jax's."""
+    owner = find(module)
+    out = []
+    for name, expected in inventory(module).items():
+        if expected and has(owner, name):
+            got = parameters(getattr(owner, name))
+            if got and got != expected:
+                out.append(f"{name}({got}), jax has ({expected})")
+    return out
+
+
+def main(names: list[str]) -> int:
+    """Print the table; the exit code says whether anything is missing."""
+    worst = total = present = 0
+    for module in names or modules():
+        names_, gone = inventory(module), missing(module)
+        excused = sum(1 for key in EXCUSED if key[0] == module)
+        total, present = total + len(names_), present + len(names_) - len(gone) - excused
+        worst |= bool(gone)
+        shown = ", ".join(gone[:12]) + (f", ... ({len(gone)})" if len(gone) > 12 else "")
+        print(f"{module:45s} {len(names_) - len(gone) - excused:4d} / {len(names_):4d}  {'missing: ' + shown if gone else ''}")
+    print(f"{'all':45s} {present:4d} / {total:4d}")
+    return int(worst)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
