@@ -31,8 +31,18 @@ from aot.ops.special import bessel_i0e
 
 
 def __getattr__(name: str):
-    """`lax.linalg` loads when first used."""
+    """`lax.linalg` loads when first used; `lax.<name>_p` is the primitive of that name."""
+    import importlib
     if name == "linalg":
-        import importlib
         return importlib.import_module("aot.lax.linalg")
+    if name.endswith("_p"):
+        function = globals().get({"and_p": "bitwise_and", "or_p": "bitwise_or", "xor_p": "bitwise_xor",
+                                  "not_p": "bitwise_not"}.get(name, name[:-2]))
+        if hasattr(function, "primitive"):
+            return function.primitive
+        for module in ("elementwise", "shape", "reductions", "dot", "conv", "windows", "indexing", "sorting", "control",
+                       "collectives", "misc", "random", "rng", "special"):
+            found = getattr(importlib.import_module(f"aot.ops.{module}"), name, None)
+            if found is not None:
+                return found
     raise AttributeError(f"module 'aot.lax' has no attribute {name!r}")

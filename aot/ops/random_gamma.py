@@ -55,7 +55,7 @@ def _samples(keys, a, log_space: bool):
     per_key = prod(s.shape[k.ndim:])
     keys = each(1, lambda one: random_split(one, (per_key,)), sh.reshape(keys, (k.size,)))
     flat = (sh.reshape(keys, (s.size,)), sh.reshape(a, (s.size,)))
-    return sh.reshape(lax_map(lambda pair: _one(*pair, log_space), flat), s.shape)
+    return sh.reshape(lax_map(lambda pair: _one(pair[0], pair[1], log_space), flat), s.shape)
 
 
 def _one(key, alpha, log_space: bool):

@@ -58,16 +58,17 @@ threefry2x32_p = Threefry2x32()
 def _hash_jaxpr(avals: tuple[ShapedArray, ...], shape: tuple[int, ...]):
     """One function a shape; cached, because modules recognise a jaxpr that they have written already by identity."""
     from aot.lower.emitter import stage_flat
-    return stage_flat(lambda *words: _hash(*words, shape), avals)
+    return stage_flat(lambda *words: _hash(words, shape), avals)
 
 
 def _rotate_left(x, by):
     return ew.bitwise_or(ew.shift_left(x, by), ew.shift_right_logical(x, ew.sub(_u32(32), by)))
 
 
-def _hash(k1, k2, x0, x1, shape):
+def _hash(words, shape):
     """Five groups of four rounds.  A loop, because twenty unrolled rounds take XLA five times as long to compile."""
     from aot.lax import fori_loop
+    k1, k2, x0, x1 = words
     k3 = ew.bitwise_xor(ew.bitwise_xor(k1, k2), _PARITY)
     x0, x1 = (sh.broadcast_to(ew.add(x, k), shape) for x, k in ((x0, k1), (x1, k2)))
 
