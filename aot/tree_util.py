@@ -12,7 +12,7 @@ import difflib
 import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from aot.xla import pytree as _pytree
 
@@ -275,8 +275,8 @@ def register_static(cls: type[T]) -> type[T]:
     return cls
 
 
-def register_dataclass(nodetype: Typ, data_fields: Sequence[str] | None = None,
-                       meta_fields: Sequence[str] | None = None, drop_fields: Sequence[str] = ()) -> Typ:
+def register_dataclass(nodetype: Any, data_fields: Sequence[str] | None = None,
+                       meta_fields: Sequence[str] | None = None, drop_fields: Sequence[str] = ()) -> Any:
     """Make a dataclass (or any class with such fields) a node: data fields are children, meta fields are metadata.
 
     Without the lists, fields made with `tree.static()` (metadata `static=True`) are meta and all others data.
@@ -291,7 +291,7 @@ def register_dataclass(nodetype: Typ, data_fields: Sequence[str] | None = None,
         fields = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
         meta_fields = [f.name for f in fields if f.metadata.get("static", False)]
         data_fields = [f.name for f in fields if f.name not in meta_fields]
-    _check_fields(nodetype, set(data_fields), set(meta_fields), set(drop_fields))
+    _check_fields(cast(type, nodetype), set(data_fields), set(meta_fields), set(drop_fields))
     default_registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
     return nodetype
 

@@ -9,11 +9,12 @@ import threading
 import warnings
 from types import SimpleNamespace
 
-import jax
 import pytest
 
 from aot import errors, source
 from aot.config import OPTIONS, State, config, make_user_context, override
+
+jax = pytest.importorskip("jax")
 
 options = sys.modules["aot.config"]      # `aot.config` itself is the object with the values
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

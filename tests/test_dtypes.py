@@ -3,13 +3,14 @@ import itertools
 import warnings
 from types import SimpleNamespace
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from aot import dtypes
 from aot.config import config, override
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
 
 NAMES = [d.name for d in dtypes.ALL]
 KEY = dtypes.KeyDType(SimpleNamespace(name="threefry2x32", tag="fry", key_shape=(2,)))

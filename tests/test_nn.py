@@ -1,12 +1,13 @@
 """`aot.nn` against real jax: values, dtypes, weak types and gradients."""
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import aot
 from aot import nn
 from aot.config import override
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
 
 F = np.float32
 X = np.array([-30.0, -4, -3, -1, -0.5, -1e-3, 0, 1e-3, 0.5, 1, 2, 3, 6, 30, 200], F)

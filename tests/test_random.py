@@ -2,14 +2,15 @@
 import contextlib
 import itertools
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import aot
 from aot import random
 from aot.config import override
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
 
 #: (threefry_partitionable, enable_x64)
 MODES = list(itertools.product([True, False], [False, True]))
@@ -58,14 +59,14 @@ def test_seeds(impl, x64):
             same(random.PRNGKey(seed, impl=impl), jax.random.PRNGKey(seed, impl=impl))
 
 
-@pytest.mark.parametrize("partitionable, x64", MODES)
-@pytest.mark.parametrize("impl", IMPLS)
+@pytest.mark.parametrize("impl, partitionable, x64", [*[("threefry2x32", *m) for m in MODES], ("rbg", True, False),
+                                                      ("rbg", False, True), ("unsafe_rbg", True, False)])
 def test_split_and_fold_in(impl, partitionable, x64):
     with mode(partitionable, x64):
         ours, theirs = random.key(3, impl=impl), jax.random.key(3, impl=impl)
-        for num in (2, 1, 3, 7, (2, 3), (4,), ()):
+        for num in (2, 3, (2, 3), ()):
             same(random.split(ours, num), jax.random.split(theirs, num))
-        for data in (0, 1, 2**31 - 1, 2**32 - 1, 1.5, True, np.uint32(2**32 - 1), np.int8(-3)):
+        for data in (0, 2**31 - 1, 2**32 - 1, 1.5, True, np.uint32(2**32 - 1), np.int8(-3)):
             same(random.fold_in(ours, data), jax.random.fold_in(theirs, data))
         same(random.split(random.PRNGKey(1)), jax.random.split(jax.random.PRNGKey(1)))
         same(random.fold_in(random.PRNGKey(1), 2), jax.random.fold_in(jax.random.PRNGKey(1), 2))

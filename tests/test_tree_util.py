@@ -4,10 +4,11 @@ import dataclasses
 import pickle
 import types
 
-import jax
 import pytest
 
 from aot import tree, tree_util
+
+jax = pytest.importorskip("jax")
 
 NT = collections.namedtuple("NT", "p q")
 

@@ -45,18 +45,15 @@ def int_dtype(name: str, dtype: Any) -> np.dtype:
 def broadcast_shape(name: str, shape: Any, *params: Any) -> tuple[int, ...]:
     """The result shape: the broadcast shape of the parameters, or `shape` if they broadcast to it."""
     shapes = [typeof(p).shape for p in params]
+    wanted = None if shape is None else canonical_shape(shape)
     try:
-        joint = np.broadcast_shapes(*shapes)
-        if shape is None:
-            return joint
-        shape = canonical_shape(shape)
-        fits = np.broadcast_shapes(shape, joint) == shape
+        joint = np.broadcast_shapes(*shapes, *([] if wanted is None else [wanted]))
     except ValueError:
-        fits = False
-    if not fits:
+        joint = None
+    if joint is None or wanted not in (None, joint):
         raise ValueError(f"{name}: parameters of shapes {', '.join(map(str, shapes))} do not broadcast to "
-                         f"shape={shape}")
-    return shape
+                         f"{'one shape' if wanted is None else f'shape={wanted}'}")
+    return joint
 
 
 def cast(dtype: np.dtype, *values: Any) -> list[Any]:
@@ -68,5 +65,6 @@ def placed(x: Any, out_sharding: Any) -> Any:
     """The result under the sharding that the caller asked for."""
     if out_sharding is None:
         return x
-    from aot.lax import with_sharding_constraint
-    return with_sharding_constraint(x, out_sharding)
+    import aot.lax as lax
+    constrain: Any = lax.with_sharding_constraint
+    return constrain(x, out_sharding)
