@@ -68,6 +68,10 @@ class TypePromotionError(ValueError):
     """Two dtypes have no common type to promote to; cast one of them explicitly."""
 
 
+class NoPromotionError(TypeError, ValueError):
+    """An operand's dtype (a random key, float0) is no number: wrong type for arithmetic, wrong value for result_type."""
+
+
 # ---- extended dtypes -------------------------------------------------------------------------------------------------
 
 class extended(np.generic):
@@ -289,7 +293,7 @@ def _no_path(nodes: set, strict: bool) -> str:
 
 
 def _node(dtype: np.dtype, weak: bool) -> Any:
-    """The lattice node of a type.  Raises ValueError for dtypes that take no part in promotion."""
+    """The lattice node of a type.  Raises NoPromotionError for dtypes that take no part in promotion."""
     if dtype in _COMPLEX:
         return _CPLX if weak else dtype
     if dtype in _FLOATS:
@@ -298,7 +302,8 @@ def _node(dtype: np.dtype, weak: bool) -> Any:
         return _INT if weak else dtype
     if dtype == BOOL:
         return dtype
-    raise ValueError(f"dtype {dtype} does not take part in dtype promotion")
+    hint = "; hint: random.key_data(key) gives the words of a key" if isinstance(dtype, KeyDType) else ""
+    raise NoPromotionError(f"dtype {dtype} does not take part in arithmetic and dtype promotion{hint}")
 
 
 Typed = tuple[Any, bool]

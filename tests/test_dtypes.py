@@ -25,7 +25,7 @@ def both(f, g):
             try:
                 out.append(fn())
             except Exception as e:
-                out.append(type(e).__name__)
+                out.append("ValueError" if isinstance(e, dtypes.NoPromotionError) else type(e).__name__)
     return out
 
 

@@ -106,7 +106,10 @@ KEY_ERRORS = [
     (lambda r, k: r.bernoulli(k, np.ones(3), (2,)), ValueError),
     (lambda r, k: r.categorical(k, np.ones((2, 3)), shape=(3,)), ValueError),
     (lambda r, k: r.categorical(k, np.ones((2, 3)), shape=(5, 2), replace=False), ValueError),
-    (lambda r, k: r.permutation(k, 1.5), TypeError), (lambda r, k: r.wrap_key_data(np.zeros(3, np.uint32)), TypeError),
+    (lambda r, k: r.permutation(k, 1.5), TypeError), (lambda r, k: k + 1, TypeError), (lambda r, k: k * k, TypeError),
+    (lambda r, k: np.asarray(k), TypeError), (lambda r, k: bool(k), TypeError),
+    (lambda r, k: k.astype(np.uint32), TypeError),
+    (lambda r, k: r.wrap_key_data(np.zeros(3, np.uint32)), TypeError),
 ]
 
 
@@ -115,7 +118,7 @@ def test_errors(i):
     f, error = KEY_ERRORS[i]
     with pytest.raises(error):
         f(random, random.key(0))
-    with pytest.raises((TypeError, ValueError, OverflowError)):
+    with pytest.raises((TypeError, ValueError, OverflowError, NotImplementedError)):
         f(jax.random, jax.random.key(0))
 
 
