@@ -22,10 +22,11 @@ _EXPORTS = {
     **dict.fromkeys(("enable_x64", "debug_nans", "debug_infs", "disable_jit", "default_matmul_precision",
                      "numpy_rank_promotion", "numpy_dtype_promotion", "debug_key_reuse", "check_tracer_leaks",
                      "threefry_partitionable", "default_prng_impl", "log_compiles"), "aot.config"),
+    **dict.fromkeys(("pure_callback", "effects_barrier"), "aot.callbacks"),
     **dict.fromkeys(("checkpoint", "remat", "checkpoint_policies"), "aot.ad_checkpoint"),
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient"), "aot.custom"),
 }
-_MODULES = ("ad_checkpoint", "api", "array", "artifact", "custom", "dtypes", "errors", "lax", "nn", "numpy", "random",
+_MODULES = ("ad_checkpoint", "api", "array", "artifact", "callbacks", "custom", "dtypes", "errors", "lax", "nn", "numpy", "random",
             "stages", "trace", "tree", "tree_util", "xla", "scipy", "image", "ops", "sharding", "debug", "experimental",
             "flatten_util", "dlpack", "test_util", "build", "spec")
 

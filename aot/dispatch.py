@@ -128,7 +128,8 @@ class JitFunction:
         if config._key is not self.fast_key:
             self.fast.clear()
             self.fast_key = config._key
-        if tree in self.fast or config.disable_jit or config.debug_nans or config.debug_infs:
+        if (tree in self.fast or entry.program.callbacks or config.disable_jit or config.debug_nans
+                or config.debug_infs):
             return
         from aot.compile import fastpath
         if not fastpath.usable():

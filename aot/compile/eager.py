@@ -26,8 +26,28 @@ class Program:
 
     def run_buffers(self, buffers: list) -> list:
         """Device buffers in, device buffers out."""
-        outs = self.executable.execute_sharded(self.weights + buffers if self.weights else buffers)
-        return outs.consume_with_handlers(self.handlers)
+        args = self.weights + buffers if self.weights else buffers
+        if self.callbacks:
+            return self._run_with_callbacks(args)
+        return self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
+
+    def _run_with_callbacks(self, args: list) -> list:
+        """Wait for the program, so that effects are in order and a callback's exception is the user's own."""
+        for c in self.callbacks:
+            c.error = None
+        try:
+            outs = self.executable.execute_sharded(args, with_tokens=True)
+            token = outs.consume_token()
+            buffers = outs.consume_with_handlers(self.handlers)
+            token.block_until_ready()
+            for b in buffers:
+                b.block_until_ready()
+        except xla.XlaRuntimeError:
+            for c in self.callbacks:
+                if c.error is not None:
+                    raise c.error from None
+            raise
+        return buffers
 
     def run(self, buffers: list) -> list[Array]:
         """Device buffers in, Arrays out."""

@@ -24,6 +24,17 @@ class Emitter:
         self.scopes: list[dict] = [{}]
         self.weights: dict[int, str] = {}     # id of a hoisted array -> the argument that carries it
         self.loc = ""
+        self._token: str | None = None        # orders side effects; made on first use, threaded through calls and loops
+
+    @property
+    def token(self) -> str:
+        if self._token is None:
+            self._token = self.op("stablehlo.create_token : !stablehlo.token")
+        return self._token
+
+    @token.setter
+    def token(self, name: str) -> None:
+        self._token = name
 
     # ---- lines ----
     def fresh(self) -> str:
@@ -177,8 +188,22 @@ class Emitter:
         fn, weights = self.module.function(jaxpr, name)
         args = [*(self.weights[i] for i in weights), *xs]
         types = [*(self.module.weight_types[i] for i in weights), *(a.mlir for a in jaxpr.in_avals)]
-        outs = ", ".join(a.mlir for a in jaxpr.out_avals)
-        return self.ops(f"func.call @{fn}({', '.join(args)}) : ({', '.join(types)}) -> ({outs})", len(jaxpr.outvars))
+        outs = [a.mlir for a in jaxpr.out_avals]
+        ordered = is_ordered(jaxpr)
+        if ordered:
+            args, types, outs = [*args, self.token], [*types, TOKEN], [*outs, TOKEN]
+        names = self.ops(f"func.call @{fn}({', '.join(args)}) : ({', '.join(types)}) -> ({', '.join(outs)})", len(outs))
+        if ordered:
+            *names, self.token = names
+        return names
+
+
+TOKEN = "!stablehlo.token"
+
+
+def is_ordered(*jaxprs: Jaxpr) -> bool:
+    """Whether these contain side effects whose order matters."""
+    return any("ordered" in j.effects for j in jaxprs)
 
 
 def stage_flat(fn: Callable, avals: Sequence[ShapedArray]) -> Jaxpr:
@@ -246,7 +271,7 @@ class Module:
             weights = self.big_literals(jaxpr)
             found = self.functions[id(jaxpr)] = (fn, weights)
             self.keep.append(jaxpr)
-            self.text.append(self._function_text(f"private @{fn}", jaxpr, weights, []))
+            self.text.append(self._function_text(f"private @{fn}", jaxpr, weights, [], private=True))
         return found
 
     def _unique(self, name: str) -> str:
@@ -257,15 +282,23 @@ class Module:
         self.names.add(fn)
         return fn
 
-    def _function_text(self, head: str, jaxpr: Jaxpr, weights: list[int], arg_attrs: Sequence[str]) -> str:
+    def _function_text(self, head: str, jaxpr: Jaxpr, weights: list[int], arg_attrs: Sequence[str],
+                       private: bool = False) -> str:
         e = Emitter(self)
         names = [f"%arg{i}" for i in range(len(weights) + len(jaxpr.invars))]
+        threads = private and is_ordered(jaxpr)
+        if threads:
+            e.token = "%token"
         e.weights = dict(zip(weights, names))
         types = [*(self.weight_types[i] for i in weights), *(a.mlir for a in jaxpr.in_avals)]
         attrs = [*[""] * len(weights), *(arg_attrs or [""] * len(jaxpr.invars))]
         outs = e.jaxpr(jaxpr, names[len(weights):])
-        out_types = ", ".join(a.mlir for a in jaxpr.out_avals)
+        results = [a.mlir for a in jaxpr.out_avals]
         args = ", ".join(f"{n}: {t}{a}" for n, t, a in zip(names, types, attrs))
+        if threads:
+            args = f"{args}, %token: {TOKEN}" if args else f"%token: {TOKEN}"
+            outs, results = [*outs, e.token], [*results, TOKEN]
+        out_types = ", ".join(results)
         ret = f"return {', '.join(outs)} : {out_types}" if outs else "return"
         return f"func.func {head}({args}) -> ({out_types}) {{\n" + "\n".join([*e.lines, ret]) + "\n}"
 

@@ -6,6 +6,7 @@ from typing import Callable, Sequence
 import numpy as np
 
 from aot import dtypes
+from aot.lower.emitter import TOKEN, is_ordered
 from aot.ops.families import kind
 from aot.trace import (Eqn, Jaxpr, Linear, Primitive, ShapedArray, Var, Zero, bind, dce, eval_jaxpr, is_linear, is_zero,
                        stage, tangent_aval, typeof)
@@ -127,15 +128,20 @@ class Cond(Primitive):
                    [v for v, n in zip(eqn.outvars, needed) if n], {"branches": branches}, eqn.source)
 
     def lower(self, e, ins, outs, index, *xs, branches):
-        if kind(ins[0].dtype) == "b":
-            branches = branches[::-1]      # stablehlo.if has its true branch first
-            blocks = [_branch_block(e, b, xs) for b in branches]
-            head = f'"stablehlo.if"({index})'
-        else:
-            blocks = [_branch_block(e, b, xs) for b in branches]
-            head = f'"stablehlo.case"({index})'
-        results = ", ".join(b.mlir for b in outs)
-        return e.ops(f"{head} ({', '.join(blocks)}) : ({ins[0].mlir}) -> ({results})", len(outs))
+        ordered = is_ordered(*branches)
+        before = e.token if ordered else None
+        is_bool = kind(ins[0].dtype) == "b"
+        blocks = []
+        for b in branches[::-1] if is_bool else branches:       # stablehlo.if has its true branch first
+            if ordered:
+                e.token = before
+            blocks.append(_branch_block(e, b, xs, ordered))
+        types = [a.mlir for a in outs] + [TOKEN] * ordered
+        results = e.ops(f'"stablehlo.{"if" if is_bool else "case"}"({index}) ({", ".join(blocks)}) : ({ins[0].mlir}) -> '
+                        f"({', '.join(types)})", len(types))
+        if ordered:
+            *results, e.token = results
+        return results
 
 
 def _join_weak(branches) -> list[ShapedArray]:
@@ -143,13 +149,14 @@ def _join_weak(branches) -> list[ShapedArray]:
             for i, a in enumerate(branches[0].out_avals)]
 
 
-def _branch_block(e, jaxpr: Jaxpr, xs: Sequence[str]) -> str:
+def _branch_block(e, jaxpr: Jaxpr, xs: Sequence[str], ordered: bool) -> str:
     """A region without arguments; values outside are visible inside."""
     outer, e.lines = e.lines, []
     e.scopes.append({})
-    outs = e.jaxpr(jaxpr, xs)
-    e.lines.append(f"stablehlo.return {', '.join(outs)} : {', '.join(a.mlir for a in jaxpr.out_avals)}"
-                   if outs else "stablehlo.return")
+    outs, types = e.jaxpr(jaxpr, xs), [a.mlir for a in jaxpr.out_avals]
+    if ordered:
+        outs, types = [*outs, e.token], [*types, TOKEN]
+    e.lines.append(f"stablehlo.return {', '.join(outs)} : {', '.join(types)}" if outs else "stablehlo.return")
     e.scopes.pop()
     body, e.lines = e.lines, outer
     return "{\n" + "\n".join(body) + "\n}"
@@ -298,26 +305,37 @@ class While(Primitive):
         cond_consts, consts, carry = split(xs, cond_nconsts, body_nconsts)
         avals = [a for a in ins[cond_nconsts + body_nconsts:]]
         return while_loop_text(e, carry, avals, lambda c: e.jaxpr(cond_jaxpr, [*cond_consts, *c])[0],
-                               lambda c: e.jaxpr(body_jaxpr, [*consts, *c]))
+                               lambda c: e.jaxpr(body_jaxpr, [*consts, *c]), is_ordered(cond_jaxpr, body_jaxpr))
 
 
-def while_loop_text(e, carry: Sequence[str], avals: Sequence[ShapedArray], cond: Callable, body: Callable) -> list[str]:
-    """Emit stablehlo.while; cond and body map carry names to result names."""
-    types = ", ".join(a.mlir for a in avals)
+def while_loop_text(e, carry: Sequence[str], avals: Sequence[ShapedArray], cond: Callable, body: Callable,
+                    ordered: bool = False) -> list[str]:
+    """Emit stablehlo.while; cond and body map carry names to result names.  ordered: the body has ordered effects."""
+    types, carry = [a.mlir for a in avals], list(carry)
+    if ordered:
+        types, carry = [*types, TOKEN], [*carry, e.token]
     e.count += 1
     names = [f"%iter{e.count}_{i}" for i in range(len(carry))]
+    values = names[:-1] if ordered else names
     outer, blocks = e.lines, []
     for fn in (lambda c: [cond(c)], body):
         e.lines = []
         e.scopes.append({})
-        outs = fn(names)
-        ret = "tensor<i1>" if not blocks else types
+        if ordered:
+            e.token = names[-1]
+        outs, ret = fn(values), "tensor<i1>"
+        if blocks:
+            outs, ret = [*outs, e.token] if ordered else outs, ", ".join(types)
         e.lines.append(f"stablehlo.return {', '.join(outs)} : {ret}")
         e.scopes.pop()
         blocks.append("\n".join(e.lines))
     e.lines = outer
     bindings = ", ".join(f"{n} = {x}" for n, x in zip(names, carry))
-    return e.ops(f"stablehlo.while({bindings}) : {types}\n cond {{\n{blocks[0]}\n}} do {{\n{blocks[1]}\n}}", len(carry))
+    results = e.ops(f"stablehlo.while({bindings}) : {', '.join(types)}\n cond {{\n{blocks[0]}\n}} do {{\n{blocks[1]}\n}}",
+                    len(carry))
+    if ordered:
+        *results, e.token = results
+    return results
 
 
 def reorder_inputs(jaxpr: Jaxpr, sizes: Sequence[int], order: Sequence[int]) -> Jaxpr:
@@ -517,7 +535,7 @@ class Scan(Primitive):
         def loop(state, until):
             return while_loop_text(e, state, avals, lambda v: e.op(
                 f"stablehlo.compare LT, {v[0]}, {e.splat(until, index)}, SIGNED : ({index.mlir}, {index.mlir}) -> "
-                "tensor<i1>"), body)
+                "tensor<i1>"), body, is_ordered(jaxpr))
         whole = length - length % step
         state = [e.splat(0, index), *carry, *ys]
         if whole == step and step:

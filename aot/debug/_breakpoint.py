@@ -1,0 +1,117 @@
+"""`debug.breakpoint`: a prompt over the values of a running program."""
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any, TextIO
+
+from aot.ops.callbacks import callback
+from aot.source import is_internal
+from aot.trace import is_valid_type
+from aot.tree_util import tree_flatten
+
+HELP = """p EXPR    print an expression of the local variables      (any other text is evaluated too)
+l         list the source around the line                 w    where: the stack of the traced function
+u, d      go up or down the stack                         a    all local variables
+c         continue                                        q    quit: raise KeyboardInterrupt"""
+
+
+class Frame:
+    """One frame of the user's stack, its variables split into traced values and others."""
+
+    def __init__(self, frame):
+        self.file, self.line, self.function = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+        self.globals, self.locals = frame.f_globals, dict(frame.f_locals)
+
+
+def user_frames() -> list[Frame]:
+    """The user's frames, innermost first."""
+    out, frame = [], inspect.currentframe()
+    while frame is not None:
+        if not is_internal(frame.f_code):
+            out.append(Frame(frame))
+        frame = frame.f_back
+    return out
+
+
+def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_frames: int | None = 8,
+               ordered: bool = False, token=None, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
+    """Stop the running program here and prompt: variables hold the values of this run.
+
+    Where standard input is at its end, says so and continues."""
+    frames = user_frames()[:num_frames]
+    leaves, tree = tree_flatten([f.locals for f in frames], is_leaf=lambda x: not isinstance(x, (dict, list)))
+    arrays = [is_valid_type(x) and hasattr(x, "aval") for x in leaves]
+
+    def stop(*values):
+        it = iter(values)
+        filled = tree.unflatten([next(it) if a else x for x, a in zip(leaves, arrays)])
+        Prompt(frames, filled, stdin or sys.stdin, stdout or sys.stdout).run()
+        return []
+    callback(stop, [x for x, a in zip(leaves, arrays) if a], [], "debug", ordered)
+
+
+class Prompt:
+    def __init__(self, frames: list[Frame], variables: list[dict], stdin: TextIO, stdout: TextIO):
+        self.frames, self.variables, self.at = frames, variables, 0
+        self.stdin, self.stdout = stdin, stdout
+
+    def say(self, text: str) -> None:
+        self.stdout.write(text + "\n")
+        self.stdout.flush()
+
+    def run(self) -> None:
+        frame = self.frames[0]
+        self.say(f"Entering breakpoint at {frame.file}:{frame.line} ({frame.function}); h for help")
+        while True:
+            self.stdout.write("(debug) ")
+            self.stdout.flush()
+            line = self.stdin.readline()
+            if not line:
+                self.say("end of input: continuing")
+                return
+            if self.command(line.strip()):
+                return
+
+    def command(self, text: str) -> bool:
+        """Run one command; True to continue the program."""
+        word, _, rest = text.partition(" ")
+        if word in ("c", "continue"):
+            return True
+        if word in ("q", "quit", "exit"):
+            raise KeyboardInterrupt("quit from the breakpoint")
+        if word in ("u", "up", "d", "down"):
+            step = 1 if word.startswith("u") else -1
+            self.at = min(max(self.at + step, 0), len(self.frames) - 1)
+            self.where_am_i()
+        elif word in ("w", "bt", "where"):
+            for i, f in enumerate(self.frames):
+                self.say(f"{'>' if i == self.at else ' '} {f.file}:{f.line} ({f.function})")
+        elif word in ("l", "list"):
+            self.list_source()
+        elif word in ("a", "locals"):
+            for k, v in self.variables[self.at].items():
+                self.say(f"{k} = {v!r}")
+        elif word in ("h", "help", "?"):
+            self.say(HELP)
+        elif text:
+            self.evaluate(rest if word in ("p", "pp", "print") else text)
+        return False
+
+    def where_am_i(self) -> None:
+        f = self.frames[self.at]
+        self.say(f"{f.file}:{f.line} ({f.function})")
+
+    def list_source(self, around: int = 5) -> None:
+        import linecache
+        f = self.frames[self.at]
+        for n in range(max(f.line - around, 1), f.line + around + 1):
+            text = linecache.getline(f.file, n).rstrip()
+            if text or n == f.line:
+                self.say(f"{'->' if n == f.line else '  '} {n:4} {text}")
+
+    def evaluate(self, expression: str) -> Any:
+        try:
+            self.say(repr(eval(expression, self.frames[self.at].globals, self.variables[self.at])))  # noqa: S307
+        except Exception as err:
+            self.say(f"{type(err).__name__}: {err}")
