@@ -388,7 +388,7 @@ def test_key_use_is_allowed(i):
         FINE[i](random.key(0))
 
 
-# ---- the documented session on random numbers, in the layout it was made with ----------------------------------------
+# ---- the documented examples of random numbers, in the layout they were made with -------------------------------------
 
 def test_documented_figures():
     key = random.key(42)

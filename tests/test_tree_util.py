@@ -244,7 +244,7 @@ def test_build_tree():
     assert tree_util.build_tree(treedef, [[1, 2], [3]]) == {"a": [1, 2], "b": (3,)}
 
 
-# ---- the documented session on pytrees -------------------------------------------------------------------------------
+# ---- the documented examples of pytrees ------------------------------------------------------------------------------
 
 def test_documented_leaves_and_maps():
     trees = [([1, "a", "b"], 3), ((1, (2, 3), ()), 3), ([1, {"k1": 2, "k2": (3, 4)}, 5], 5), ({"a": 2, "b": (2, 3)}, 3)]
