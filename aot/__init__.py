@@ -26,9 +26,9 @@ _EXPORTS = {
     **dict.fromkeys(("checkpoint", "remat", "checkpoint_policies"), "aot.ad_checkpoint"),
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient"), "aot.custom"),
 }
-_MODULES = ("ad_checkpoint", "api", "array", "artifact", "callbacks", "custom", "dtypes", "errors", "lax", "nn", "numpy", "random",
-            "stages", "trace", "tree", "tree_util", "xla", "scipy", "image", "ops", "sharding", "debug", "experimental",
-            "flatten_util", "dlpack", "test_util", "build", "spec")
+_MODULES = tuple("""ad_checkpoint api array artifact build callbacks custom debug dlpack dtypes errors experimental
+                    flatten_util image lax nn numpy ops random scipy sharding spec stages test_util trace tree tree_util
+                    xla""".split())
 
 
 def __getattr__(name: str) -> Any:

@@ -14,8 +14,23 @@ from aot.dispatch import resolve_static
 from aot.ops.call import pjit_p, spread, uses_axis_name
 from aot.ops.families import LinearOp
 from aot.source import api_boundary
-from aot.trace import (Eqn, Jaxpr, Literal, Primitive, Var, Zero, bind, bind1, dce, eval_jaxpr, is_linear, is_zero, stage,
-                       tangent_aval, typeof)
+from aot.trace import (
+    Eqn,
+    Jaxpr,
+    Literal,
+    Primitive,
+    Var,
+    Zero,
+    bind,
+    bind1,
+    dce,
+    eval_jaxpr,
+    is_linear,
+    is_zero,
+    stage,
+    tangent_aval,
+    typeof,
+)
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path
 
 

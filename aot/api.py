@@ -8,8 +8,18 @@ from aot.array import Array, device_put_one
 from aot.dispatch import jit, trace_to_entry
 from aot.source import api_boundary
 from aot.trace import ClosedJaxpr, ShapeDtypeStruct, hoist_consts, typeof
-from aot.transforms.autodiff import (grad, hessian, jacfwd, jacobian, jacrev, jvp, linear_transpose, linearize,
-                                     value_and_grad, vjp)
+from aot.transforms.autodiff import (
+    grad,
+    hessian,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linear_transpose,
+    linearize,
+    value_and_grad,
+    vjp,
+)
 from aot.transforms.batching import vmap
 from aot.tree_util import tree_flatten, tree_map
 

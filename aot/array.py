@@ -9,7 +9,6 @@ from aot import dtypes, xla
 from aot.array_methods import ArrayMethods
 from aot.trace import ShapedArray, Tracer, is_tracer, typeof
 
-
 _asarray = np.asarray
 
 
@@ -26,14 +25,14 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
 
     Holds a jaxlib buffer in `buf`; `aval` says what it means (typed keys are stored as uint32 words).
     """
-    __slots__ = ("buf", "aval", "_host", "__weakref__")
+    __slots__ = ("buf", "aval", "_host", "__weakref__")  # pyright: ignore
     __array_priority__ = 100
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, buf: Any, aval: ShapedArray):
         self.buf, self.aval, self._host = buf, aval, None
 
-    shape = property(lambda self: self.aval.shape)
+    shape = property(lambda self: self.aval.shape)  # pyright: ignore
     dtype = property(lambda self: self.aval.dtype)
     ndim = property(lambda self: len(self.aval.shape))
     size = property(lambda self: self.aval.size)
@@ -92,11 +91,12 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
         return int(self._value[()])
 
     def __format__(self, spec):
-        return format(self._value[()], spec) if self.ndim == 0 and isinstance(self.dtype, np.dtype) else format(str(self), spec)
+        is_number = self.ndim == 0 and isinstance(self.dtype, np.dtype)
+        return format(self._value[()] if is_number else str(self), spec)
 
     def tolist(self): return self._numeric().tolist()
     def item(self, *args): return self._numeric().item(*args)
-    def tobytes(self, order="C"): return self._numeric().tobytes(order)
+    def tobytes(self, order: Any = "C"): return self._numeric().tobytes(order)
     def __reduce__(self): return asarray, (self._numeric(),)
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
@@ -134,17 +134,11 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
         if not isinstance(self.dtype, np.dtype):
             return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{self._value}"
         weak = ", weak_type=True" if self.weak_type else ""
-        tail = f", dtype={self.dtype.name}{weak})"
-        if self.size == 0 and self.ndim:
-            return f"Array({'[]' if self.shape == (0,) else '[], shape=' + str(self.shape)}{tail}"
-        prefix = "Array("
-        limits = np.get_printoptions()
-        text = np.array2string(self._value, prefix=prefix, suffix=",", separator=", ",
-                               threshold=limits["threshold"], max_line_width=limits["linewidth"])
-        line = text.rsplit("\n", 1)[-1] if "\n" in text else prefix + text
-        width = limits["linewidth"] - len(tail) + 1
-        sep = "," if len(line) <= width else ",\n" + " " * len(prefix)
-        return f"{prefix}{text}{sep}{tail[1:] if sep != ',' else tail[1:]}".replace(sep + " d", sep + " d" if sep == "," else sep + "d")
+        tail, width = f"dtype={self.dtype.name}{weak})", np.get_printoptions()["linewidth"]
+        text = f"[], shape={self.shape}" if not self.size else np.array2string(
+            self._value, prefix="Array(", suffix=",", separator=", ", max_line_width=width)
+        last = len(text) - text.rfind("\n") + 1
+        return f"Array({text},{' ' if last + len(tail) + 1 <= width else '      '}{tail}"
 
     def __str__(self): return str(self._value) if isinstance(self.dtype, np.dtype) else repr(self)
 

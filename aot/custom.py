@@ -12,8 +12,20 @@ from typing import Any, Callable, Sequence
 from aot import dtypes
 from aot.dispatch import resolve_static
 from aot.source import api_boundary
-from aot.trace import (Jaxpr, Primitive, ShapedArray, Zero, bind, eval_jaxpr, is_linear, is_zero, stage, state,
-                       tangent_aval, typeof)
+from aot.trace import (
+    Jaxpr,
+    Primitive,
+    ShapedArray,
+    Zero,
+    bind,
+    eval_jaxpr,
+    is_linear,
+    is_zero,
+    stage,
+    state,
+    tangent_aval,
+    typeof,
+)
 from aot.transforms.jvp import instantiate_zero
 from aot.transforms.vmap import Axis, to_dim, vmap_flat
 from aot.tree_util import register_pytree_node, tree_flatten
@@ -225,7 +237,7 @@ class CustomLin(Primitive):
             self._forward_only(**params)
         return outs, bind(self, *primals[:n], *map(instantiate_zero, tangents[n:]), **params)
 
-    def lower(self, *args, **params): self._forward_only(**{"name": params.get("name")})
+    def lower(self, *args, **params): self._forward_only(name=params.get("name"))
     def evaluate(self, args, params): self._forward_only(**params)
 
     def transpose(self, cts, *args, num_res, bwd, out_avals, name):

@@ -7,15 +7,12 @@ from typing import Any, Callable, Iterable, Sequence
 
 from numpy import ndarray
 
-
-
-
 from aot import xla
 from aot.array import Array, to_buffer
 from aot.config import Config, config
 from aot.ops.call import pjit_p
 from aot.source import api_boundary
-from aot.trace import (Jaxpr, ShapedArray, StageTrace, Tracer, base_trace, bind, is_live, state, tracing, typeof)
+from aot.trace import Jaxpr, ShapedArray, StageTrace, Tracer, base_trace, bind, is_live, state, tracing, typeof
 from aot.tree_util import default_registry, keystr, tree_flatten, tree_flatten_with_path, tree_structure
 
 _flatten = default_registry.flatten

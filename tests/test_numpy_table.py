@@ -10,10 +10,10 @@ import pytest
 jax = pytest.importorskip("jax")
 sys.path.insert(0, os.path.dirname(__file__))
 
-import jax.numpy as theirs  # noqa: E402
-import numpy_cases  # noqa: E402
+import jax.numpy as theirs
+import numpy_cases
 
-import aot.numpy as ours  # noqa: E402
+import aot.numpy as ours
 
 PER_NAME = int(os.environ.get("AOT_NUMPY_CASES", "1"))
 

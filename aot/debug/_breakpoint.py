@@ -112,6 +112,6 @@ class Prompt:
 
     def evaluate(self, expression: str) -> Any:
         try:
-            self.say(repr(eval(expression, self.frames[self.at].globals, self.variables[self.at])))  # noqa: S307
+            self.say(repr(eval(expression, self.frames[self.at].globals, self.variables[self.at])))
         except Exception as err:
             self.say(f"{type(err).__name__}: {err}")

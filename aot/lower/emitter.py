@@ -236,7 +236,7 @@ class Module:
             return ""
         found = self._locations.get(src)
         if found is None:
-            file, line, function = source.location(src)
+            file, line, function = source.location(src) or ("<unknown>", 0, "<unknown>")
             file = source.relative(file, self.root).replace("\\", "/").replace('"', "'")
             found = self._locations[src] = f' loc("{function}"("{file}":{line}:0))'
         return found

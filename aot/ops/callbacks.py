@@ -1,7 +1,7 @@
 """Calls from compiled programs back into Python: pure, with side effects, and for debugging."""
 from __future__ import annotations
 
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Callback(Primitive):
             it = iter(batched)
             return tuple(bind(self, *[x if d is None else next(it) for x, d in zip(args, dims)],
                               result_avals=result_avals, **params))
-        outs = map_over(step, rows)
+        outs: Any = map_over(step, rows)
         return list(outs), [0] * len(outs)
 
     def _unrolled(self, axis, args, dims, params, result_avals):

@@ -10,8 +10,17 @@ import numpy as np
 from aot.ops import elementwise as ew
 from aot.ops.families import kind
 from aot.ops.reductions import reduce_max, reduce_min, reduce_sum
-from aot.ops.shape import (broadcast_to, broadcasted_iota, canonical_axis, concatenate, index_in_dim, moveaxis, reshape,
-                           split, zeros)
+from aot.ops.shape import (
+    broadcast_to,
+    broadcasted_iota,
+    canonical_axis,
+    concatenate,
+    index_in_dim,
+    moveaxis,
+    reshape,
+    split,
+    zeros,
+)
 from aot.trace import Primitive, ShapedArray, Zero, bind, bind1, state, tangent_aval, typeof
 from aot.tree_util import tree_map
 
@@ -66,7 +75,7 @@ class Collective(Primitive):
 
     def shifted(self, x, d, **params): return bind(self, x, **params), [d]
 
-    def mapped(self, axis, x, d, **params): raise self.missing("mapped")
+    def mapped(self, axis, x, d, **params) -> tuple: raise self.missing("mapped")
 
     def lower(self, *args, axes, **params):
         raise NotImplementedError(f"{self.name} over axis {axes} outside vmap; hint: use it inside "

@@ -8,8 +8,23 @@ import numpy as np
 from aot import dtypes
 from aot.lower.emitter import TOKEN, is_ordered
 from aot.ops.families import kind
-from aot.trace import (Eqn, Jaxpr, Linear, Primitive, ShapedArray, Var, Zero, bind, dce, eval_jaxpr, is_linear, is_zero,
-                       stage, tangent_aval, typeof)
+from aot.trace import (
+    Eqn,
+    Jaxpr,
+    Linear,
+    Primitive,
+    ShapedArray,
+    Var,
+    Zero,
+    bind,
+    dce,
+    eval_jaxpr,
+    is_linear,
+    is_zero,
+    stage,
+    tangent_aval,
+    typeof,
+)
 from aot.trace.jaxpr import Literal
 
 

@@ -154,10 +154,10 @@ class Conv(Bilinear):
             lhs = split_axis(moveaxis(lhs, dl, 0), lb + 1, batches)         # (n, .., b, N/b, ..)
             lhs = merge_into(merge_into(lhs, 0, lb + 1), lb, lb)
             return [split_axis(call(lhs, rhs, groups, batches), ob, n)], [ob]
-        split = groups * batches
+        split, at = groups * batches, int(dr or 0)
         if split == 1:
-            return [split_axis(call(lhs, merge_into(rhs, dr, ro), 1, 1), of, n)], [of]
-        rhs = split_axis(moveaxis(rhs, dr, 0), ro + 1, split)               # (n, .., g, O/g, ..)
+            return [split_axis(call(lhs, merge_into(rhs, at, ro), 1, 1), of, n)], [of]
+        rhs = split_axis(moveaxis(rhs, at, 0), ro + 1, split)               # (n, .., g, O/g, ..)
         rhs = merge_into(merge_into(rhs, 0, ro + 1), ro, ro)
         out = split_axis(call(lhs, rhs, groups, batches), of, split)        # (.., g, n * O/g, ..)
         out = moveaxis(split_axis(out, of + 1, n), of + 1, 0)               # (n, .., g, O/g, ..)

@@ -9,8 +9,18 @@ from typing import Any
 import numpy as np
 
 from aot import dtypes
-from aot.ops.families import (Elementwise, LinearOp, add_any, align_full, binary, broadcast_shape, check_dtype, kind,
-                              lit, unary)
+from aot.ops.families import (
+    Elementwise,
+    LinearOp,
+    add_any,
+    align_full,
+    binary,
+    broadcast_shape,
+    check_dtype,
+    kind,
+    lit,
+    unary,
+)
 from aot.trace import Primitive, ShapedArray, Zero, bind, bind1, is_linear, tangent_aval, typeof
 
 
@@ -237,7 +247,7 @@ def integer_pow(x, y: int):
     if y == 1:
         return x
     if y < 0 and kind(typeof(x).dtype) in "iu":
-        raise TypeError("Integers cannot be raised to negative powers, got integer_pow({}, {})".format(x, y))
+        raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({x}, {y})")
     return bind1(integer_pow_p, x, y=int(operator.index(y)))
 
 
@@ -331,8 +341,8 @@ class SelectN(Primitive):
     """cases[which], elementwise; `which` is bool (two cases) or int32, of the cases' shape or a scalar."""
     name = "select_n"
 
-    def infer(self, which, *cases):
-        if not cases:
+    def infer(self, which: ShapedArray, *cases: Any):
+        if len(cases) == 0:
             raise TypeError("select_n must have at least one case")
         if any(c.shape != cases[0].shape for c in cases):
             raise TypeError(f"select_n cases must have the same shapes, got [{', '.join(str(c.shape) for c in cases)}].")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import enum
 
-
 import numpy as np
 
 from aot.ops import elementwise as ew
@@ -13,8 +12,17 @@ from aot.ops import lapack as lp
 from aot.ops.dot import dot_general
 from aot.ops.families import kind, lit
 from aot.ops.lapack import INT, MatrixPrimitive, char, kernel, matrix, nan_where_failed
-from aot.ops.shape import (broadcast_to, broadcasted_iota, concatenate, full_like, pad, reshape,
-                           slice_in_dim, transpose, zeros)
+from aot.ops.shape import (
+    broadcast_to,
+    broadcasted_iota,
+    concatenate,
+    full_like,
+    pad,
+    reshape,
+    slice_in_dim,
+    transpose,
+    zeros,
+)
 from aot.trace import ShapedArray, Zero, bind, bind1, is_linear, tangent_aval, typeof
 
 
@@ -569,7 +577,7 @@ class TridiagonalSolve(MatrixPrimitive):
         *dd, db = map(instantiate_zero, tangents)
         rhs = db
         if any(type(t) is not Zero for t in tangents[:3]):
-            rhs = ew.sub(db, tridiagonal_product(*dd, x))
+            rhs = ew.sub(db, tridiagonal_product(dd[0], dd[1], dd[2], x))
         return [x], [bind1(self, *diagonals, rhs)]
 
     def transpose(self, cts, dl, d, du, b):

@@ -1,18 +1,18 @@
 """Rule families: what whole kinds of primitives share.  A family is a Primitive subclass; a row is one call."""
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Callable
 
 import numpy as np
 
 from aot import dtypes
-from aot.trace import (Primitive, ShapedArray, Zero, bind, bind1, is_linear, tangent_aval, typeof)
+from aot.trace import Primitive, ShapedArray, Zero, bind, bind1, is_linear, tangent_aval, typeof
 
 KINDS = {"f": "floating", "c": "complex", "i": "signed integer", "u": "unsigned integer", "b": "bool", "k": "key"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def kind(dtype) -> str:
     """One letter: f float, c complex, i signed, u unsigned, b bool, k key, 0 float0."""
     if not isinstance(dtype, np.dtype):
@@ -40,9 +40,9 @@ def lit(x: Any, value) -> Any:
     return _typed_scalar(value, a.dtype)
 
 
-def check_dtype(name: str, accepts: str, aval: ShapedArray) -> None:
+def check_dtype(name: str, accepts: str | frozenset, aval: ShapedArray) -> None:
     if kind(aval.dtype) not in accepts:
-        wanted = ", ".join(KINDS[k] for k in accepts)
+        wanted = ", ".join(v for k, v in KINDS.items() if k in accepts)
         raise TypeError(f"{name} does not accept dtype {aval.dtype.name}; accepted: {wanted}. "
                         f"hint: convert the operand with astype, or use the aot.numpy function, which promotes")
 

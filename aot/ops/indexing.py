@@ -10,8 +10,16 @@ from aot import dtypes
 from aot.ops import elementwise as ew
 from aot.ops.families import LinearOp, Primitive, kind
 from aot.ops.reductions import reduce_and
-from aot.ops.shape import (broadcast_in_dim, broadcast_to, broadcasted_iota, concatenate, full_like, moveaxis, reshape,
-                           zeros)
+from aot.ops.shape import (
+    broadcast_in_dim,
+    broadcast_to,
+    broadcasted_iota,
+    concatenate,
+    full_like,
+    moveaxis,
+    reshape,
+    zeros,
+)
 from aot.trace import ShapedArray, Zero, bind, bind1, is_linear, stage, tangent_aval, typeof
 
 

@@ -11,8 +11,21 @@ import numpy as np
 from aot import dtypes
 from aot.ops import elementwise as ew
 from aot.ops.families import LinearOp, Primitive, check_dtype, kind
-from aot.ops.shape import (broadcast_in_dim, broadcast_to, canonical_axis, canonical_shape, concatenate, expand_dims,
-                           full, moveaxis, pad, reshape, slice_in_dim, squeeze, zeros)
+from aot.ops.shape import (
+    broadcast_in_dim,
+    broadcast_to,
+    canonical_axis,
+    canonical_shape,
+    concatenate,
+    expand_dims,
+    full,
+    moveaxis,
+    pad,
+    reshape,
+    slice_in_dim,
+    squeeze,
+    zeros,
+)
 from aot.trace import ShapedArray, Zero, bind, bind1, tangent_aval, typeof
 from aot.tree_util import tree_flatten, tree_map
 

@@ -9,8 +9,17 @@ import numpy as np
 from aot import dtypes
 from aot.ops import elementwise as ew
 from aot.ops.families import LinearOp, NonDifferentiable, Primitive, check_dtype, kind, lit
-from aot.ops.shape import (broadcast_in_dim, canonical_axis, concatenate, full_like, moveaxis, pad,
-                           reshape, rev, slice_in_dim)
+from aot.ops.shape import (
+    broadcast_in_dim,
+    canonical_axis,
+    concatenate,
+    full_like,
+    moveaxis,
+    pad,
+    reshape,
+    rev,
+    slice_in_dim,
+)
 from aot.trace import Jaxpr, ShapedArray, Zero, bind, bind1, stage, tangent_aval, typeof
 
 
@@ -261,7 +270,7 @@ class Cumulative(Primitive):
 
 
 class CumSum(Cumulative, LinearOp):
-    jvp = LinearOp.jvp
+    def jvp(self, primals, tangents, **params): return LinearOp.jvp(self, primals, tangents, **params)
 
     def transpose(self, cts, x, *, axis, reverse): return bind(self, *cts, axis=axis, reverse=not reverse)
 

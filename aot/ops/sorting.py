@@ -57,7 +57,7 @@ class Sort(Primitive):
         return list(xs)
 
     def jvp(self, primals, tangents, **params):
-        from aot.ops.indexing import GatherScatterMode, gather_p_bind, GatherDimensionNumbers
+        from aot.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather_p_bind
         if all(type(t) is Zero for t in tangents):
             outs = bind(self, *primals, **params)
             return outs, [Zero(tangent_aval(typeof(o))) for o in outs]

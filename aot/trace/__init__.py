@@ -1,8 +1,25 @@
 """Tracing: avals, jaxprs, primitives, and the traces that decide what a primitive does."""
 from aot.trace.aval import ShapedArray, ShapeDtypeStruct, as_numpy, is_valid_type, tangent_aval, typeof
-from aot.trace.core import (Primitive, StageTrace, StageTracer, Trace, Tracer, axis_env, base_trace, bind, bind1,
-                            check_live, concrete_or_error, current, eval_jaxpr, is_live, is_tracer, stage, state,
-                            tracing)
+from aot.trace.core import (
+                            Primitive,
+                            StageTrace,
+                            StageTracer,
+                            Trace,
+                            Tracer,
+                            axis_env,
+                            base_trace,
+                            bind,
+                            bind1,
+                            check_live,
+                            concrete_or_error,
+                            current,
+                            eval_jaxpr,
+                            is_live,
+                            is_tracer,
+                            stage,
+                            state,
+                            tracing,
+)
 from aot.trace.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, dce, hoist_consts, subjaxprs
 from aot.trace.symbolic import Linear, Zero, is_linear, is_zero
 

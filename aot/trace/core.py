@@ -8,8 +8,8 @@ from typing import Any, Sequence
 import numpy as np
 
 from aot import errors, source
-from aot.source import user_frame
 from aot.array_methods import ArrayMethods
+from aot.source import user_frame
 from aot.trace.aval import ShapedArray, typeof
 from aot.trace.jaxpr import Eqn, Jaxpr, Literal, Var
 
@@ -55,7 +55,7 @@ class Primitive:
 
 class Trace:
     """What happens to a primitive.  Rules run with `parent` current."""
-    parent: Trace | None = None
+    parent: Any = None          # the trace that rules run under; None for the base
 
     def process(self, prim: Primitive, args: Sequence, params: dict) -> list:
         raise NotImplementedError
@@ -132,7 +132,7 @@ class Tracer(ArrayMethods):
     trace: Trace
     aval: ShapedArray
 
-    shape = property(lambda self: self.aval.shape)
+    shape = property(lambda self: self.aval.shape)  # pyright: ignore
     dtype = property(lambda self: self.aval.dtype)
     ndim = property(lambda self: len(self.aval.shape))
     size = property(lambda self: self.aval.size)

@@ -336,7 +336,7 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
             lambda *leaves: g(*tree.unflatten(leaves)))
 
         def push(*ts):
-            got = jvp(call, xs, ts, has_aux=has_aux)
+            got: Any = jvp(call, xs, ts, has_aux=has_aux)
             return (got[1], got[2]) if has_aux else got[1]
         outs = vmap(push, out_axes=(-1, None) if has_aux else -1)(*_basis(xs))
         outs, aux = outs if has_aux else (outs, None)

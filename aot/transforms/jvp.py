@@ -4,8 +4,20 @@ from __future__ import annotations
 from typing import Any, Callable, Sequence
 
 from aot import dtypes
-from aot.trace import (Jaxpr, Trace, Tracer, Zero, eval_jaxpr, is_tracer, is_zero, stage, state, tangent_aval, tracing,
-                       typeof)
+from aot.trace import (
+    Jaxpr,
+    Trace,
+    Tracer,
+    Zero,
+    eval_jaxpr,
+    is_tracer,
+    is_zero,
+    stage,
+    state,
+    tangent_aval,
+    tracing,
+    typeof,
+)
 
 
 class JVPTracer(Tracer):

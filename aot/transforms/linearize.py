@@ -4,8 +4,24 @@ from __future__ import annotations
 from typing import Any, Callable, Sequence
 
 from aot import dtypes, source
-from aot.trace import (Jaxpr, Linear, Literal, StageTrace, StageTracer, Var, Zero, dce, eval_jaxpr, is_linear, is_zero,
-                       stage, state, tangent_aval, tracing, typeof)
+from aot.trace import (
+    Jaxpr,
+    Linear,
+    Literal,
+    StageTrace,
+    StageTracer,
+    Var,
+    Zero,
+    dce,
+    eval_jaxpr,
+    is_linear,
+    is_zero,
+    stage,
+    state,
+    tangent_aval,
+    tracing,
+    typeof,
+)
 from aot.transforms.jvp import JVPTrace, JVPTracer, add_tangents, instantiate_zero
 
 

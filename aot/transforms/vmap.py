@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Sequence
 
-from aot.trace import (Jaxpr, ShapedArray, Trace, Tracer, axis_env, eval_jaxpr, stage, state, tracing, typeof)
+from aot.trace import Jaxpr, ShapedArray, Trace, Tracer, axis_env, eval_jaxpr, stage, state, tracing, typeof
 
 
 class Axis:
