@@ -122,7 +122,7 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
         return SingleDeviceSharding(self.device)
 
     @property
-    def device(self): return self.buf.sharding._device
+    def device(self): return self.buf._sharding._device
 
     def devices(self) -> set: return {self.device}
 

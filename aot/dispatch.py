@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import weakref
 from typing import Any, Callable, Iterable, Sequence
 
 from numpy import ndarray
@@ -42,7 +43,8 @@ def trace_to_entry(fun: Callable, in_tree, avals: Sequence[ShapedArray], name: s
     trace = StageTrace()
     with tracing(trace):
         ins = [trace.new_input(a) for a in avals]
-        trace.inputs = ins  # type: ignore[attr-defined]  (error messages name the argument a tracer came from)
+        trace.function = f"`{name}`"
+        trace.input_names = lambda: argument_names(fun, in_tree, [i.var for i in ins])
         args, kwargs = in_tree.unflatten(ins)
         out = fun(*args, **kwargs)
         leaves, out_tree = _flatten(out)
@@ -50,6 +52,16 @@ def trace_to_entry(fun: Callable, in_tree, avals: Sequence[ShapedArray], name: s
             check_output(x, out, name)
         jaxpr, captured = trace.close(ins, leaves, name)
     return Entry(jaxpr, captured, out_tree, donated, name, signature)
+
+
+def argument_names(fun: Callable, in_tree, variables: Sequence) -> dict:
+    """variable -> the argument it is, e.g. params['w'], for messages."""
+    args, kwargs = in_tree.unflatten(variables)
+    names, out = parameter_names(fun, len(args)), {}
+    for name, tree in [*zip(names, args), *kwargs.items()]:
+        for path, v in tree_flatten_with_path(tree)[0]:
+            out[v] = f"{name}{keystr(path)}"
+    return out
 
 
 def check_output(x: Any, out: Any, name: str) -> None:
@@ -71,6 +83,17 @@ def argument_aval(x: Any, describe: Callable[[], str]) -> ShapedArray:
                         "the argument static with static_argnums or static_argnames") from None
 
 
+_shared: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def shared_entries(fun: Callable, options: tuple) -> dict:
+    """The traces of fun, shared by every `jit` of the same function object with the same options."""
+    try:
+        return _shared.setdefault(fun, {}).setdefault(options, {})
+    except TypeError:           # not hashable, or cannot be referred to weakly
+        return {}
+
+
 class JitFunction:
     """A function compiled per signature.  See `jit`."""
 
@@ -82,7 +105,8 @@ class JitFunction:
         self.donate_nums, self.donate_names = resolve_static(fun, donate_argnums, donate_argnames)
         self.plain = not (self.static_nums or self.static_names)
         self.donates = bool(self.donate_nums or self.donate_names)
-        self.entries: dict[Any, Entry] = {}
+        self.entries: dict[Any, Entry] = shared_entries(fun, (self.static_nums, self.static_names, self.donate_nums,
+                                                              self.donate_names))
         self.fast: dict[Any, Any] = {}
         self.fast_key: Any = ()
 
@@ -131,12 +155,12 @@ class JitFunction:
         from aot.compile import fastpath
         if not fastpath.usable():
             return
-        out_tree = entry.out_tree
+        out_tree, entries = entry.out_tree, self.entries
 
         def program_for(buffers):
             leaves = [Array(b, b.aval.logical) if type(b) is xla.ArrayImpl else b for b in buffers]
             avals = tuple([typeof(x) for x in leaves])
-            found = self.entries.get(Signature(entry.signature.in_tree, avals, ()).key)
+            found = entries.get(Signature(entry.signature.in_tree, avals, ()).key)
             if found is None or found.program is None or found.out_tree != out_tree:
                 raise KeyError("a signature for the slow path")
             return found.program, [to_buffer(x, a) for x, a in zip(leaves, avals)]

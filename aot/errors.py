@@ -98,7 +98,8 @@ class ConcretizationTypeError(JAXTypeError):
     def __init__(self, tracer: Any, context: str = ""):
         self.tracer = tracer
         super().__init__(_explain(
-            f"a concrete value is needed{' ' + context.strip() if context else ''}, but this one is abstract", tracer,
+            "a concrete value is needed, but this one is abstract"
+            + (f" ({context.strip().rstrip('.')})" if context else ""), tracer,
             "the function is being traced, so its arrays stand for any values of their shape and dtype.",
             "make the argument static (static_argnums, static_argnames), compute it outside of the traced function, "
             "or derive it from x.shape instead of from values."))

@@ -209,6 +209,19 @@ class StageTracer(Tracer):
     def __init__(self, trace, var):
         self.trace, self.var, self.aval = trace, var, var.aval
 
+    def origin(self) -> str:
+        """Which arguments of the traced function this value depends on, for error messages."""
+        names = self.trace.input_names() if self.trace.input_names is not None else {}
+        depends, seen = [], {self.var}
+        for e in reversed(self.trace.eqns):
+            if any(v in seen for v in e.outvars):
+                seen.update(v for v in e.invars if type(v) is Var)
+        depends = [name for v, name in names.items() if v in seen]
+        if not depends:
+            return ""
+        what = f"the argument {depends[0]}" if len(depends) == 1 else "the arguments " + ", ".join(depends)
+        return f"computed from {what} of {self.trace.function}" if self.var not in names else f"{what} of {self.trace.function}"
+
 
 class StageTrace(Trace):
     """Records equations.  A tracer of an outer trace becomes an extra input; a concrete array becomes a literal."""
@@ -218,6 +231,8 @@ class StageTrace(Trace):
         self.eqns: list[Eqn] = []
         self.captured: dict[int, tuple[Any, Var]] = {}
         self.literals: dict[int, Literal] = {}
+        self.input_names: Any = None      # when called: {input variable: name of the argument}
+        self.function = ""
 
     def new_input(self, aval: ShapedArray) -> StageTracer:
         return StageTracer(self, Var(aval))
