@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Sequence
 from numpy import ndarray
 
 from aot import xla
-from aot.array import Array, to_buffer
+from aot.array import Array, asarray, to_buffer
 from aot.config import Config, config
 from aot.ops.call import pjit_p
 from aot.source import api_boundary
@@ -200,7 +200,7 @@ class JitFunction:
         try:
             check_finite(f"the output of jitted function {self.name}", outs)
         except FloatingPointError:
-            args, kwargs = entry.signature.in_tree.unflatten(leaves)
+            args, kwargs = entry.signature.in_tree.unflatten(map(asarray, leaves))
             with config_override("disable_jit", True):
                 self._merge_static(entry.signature)(*args, **kwargs)      # finds the operation, and the user's line
             raise

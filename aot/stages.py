@@ -72,8 +72,9 @@ class Lowered:
 
     def compile(self, compiler_options: dict | None = None) -> Compiled:
         """Compile for this process's device.  compiler_options: XLA debug options by name."""
+        from aot.compile import cached
         from aot.compile.eager import Program
-        executable = xla.compile_text(self.text, host_callbacks=self.callbacks, **(compiler_options or {}))
+        executable = cached.compile_text(self.text, host_callbacks=self.callbacks, **(compiler_options or {}))
         return Compiled(self, Program(executable, self.out_avals, self._consts, self.text, self.callbacks))
 
 

@@ -210,10 +210,13 @@ def serialize(executable) -> bytes:
     return client().serialize_executable(executable)
 
 
-def deserialize(blob: bytes, device=None) -> Any:
+def deserialize(blob: bytes, device=None, lapack: bool = True, **flags) -> Any:
+    """Serialized executable -> loaded executable.  lapack: it may call LAPACK kernels (loading them takes a while)."""
     device = device if device is not None else client().devices()[0]
-    register_lapack()
-    return client().deserialize_executable(blob, _device_list((device,)), compile_options(device_ids=(device.id,)))
+    if lapack:
+        register_lapack()
+    options = compile_options(device_ids=(device.id,), **flags)
+    return client().deserialize_executable(blob, _device_list((device,)), options)
 
 
 def version_info() -> dict[str, str]:

@@ -31,10 +31,10 @@ def functions(module, case):
     where = [i for i, a in enumerate(case.args) if isinstance(a, np.ndarray) and a.dtype == np.float32]
 
     def f(*xs):
-        args = list(case.args)
+        args = [numpy_cases.given(a, module, lambda x: x) for a in case.args]
         for i, x in zip(where, xs):
             args[i] = x
-        return [y for y in numpy_cases.leaves(fun(*args, **case.kwargs)) if str(y.dtype) == "float32"]
+        return [y for y in numpy_cases.leaves(fun(*args, **case.kwargs)) if str(getattr(y, "dtype", "")) == "float32"]
 
     return f, [case.args[i] for i in where]
 
@@ -89,6 +89,8 @@ def check_more(case):
         if not close(got, expected, case.tolerance):
             return "derivative differs"
     pair = attempt(lambda: batched(case))
+    if isinstance(pair, aot.errors.ConcretizationTypeError):
+        return None  # the shape of the result depends on values
     if isinstance(pair, Exception):
         return None if isinstance(numpy_cases.call(ours, case, ours.asarray), Exception) else f"vmap raises {pair!r:.300}"
     return None if close(*pair, case.tolerance) else "vmap differs from a loop"

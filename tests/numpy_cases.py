@@ -609,18 +609,19 @@ def call(module: Any, case: Case, wrap: Any) -> Any:
         try:
             for part in case.name.split("."):
                 fun = getattr(fun, part)
-            return fun(*[_given(a, module, wrap) for a in case.args], **{k: _given(v, module, wrap) for k, v in case.kwargs.items()})
+            return fun(*[given(a, module, wrap) for a in case.args], **{k: given(v, module, wrap) for k, v in case.kwargs.items()})
         except Exception as error:
             return error
 
 
-def _given(x: Any, module: Any, wrap: Any) -> Any:
+def given(x: Any, module: Any, wrap: Any) -> Any:
+    """An argument of a case as the module takes it."""
     if isinstance(x, M):
         return x.make(module)
     if isinstance(x, np.ndarray):
         return wrap(x)
     if isinstance(x, (list, tuple)) and any(isinstance(i, (np.ndarray, M)) for i in x):
-        return type(x)(_given(i, module, wrap) for i in x)
+        return type(x)(given(i, module, wrap) for i in x)
     return x
 
 

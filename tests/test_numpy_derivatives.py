@@ -15,6 +15,7 @@ import numpy_cases
 
 import aot
 import aot.numpy as anp
+from aot import errors
 
 
 def first_of_each_name() -> list[numpy_cases.Case]:
@@ -43,11 +44,11 @@ def function(module, case):
     where = floats(case)
 
     def f(*xs):
-        args = list(case.args)
+        args = [numpy_cases.given(a, module, lambda x: x) for a in case.args]
         for i, x in zip(where, xs):
             args[i] = x
         out = fun(*args, **case.kwargs)
-        return [x for x in numpy_cases.leaves(out) if str(x.dtype) == "float32"]
+        return [x for x in numpy_cases.leaves(out) if str(getattr(x, "dtype", "")) == "float32"]
 
     return f, [case.args[i] for i in where]
 
@@ -85,7 +86,10 @@ def test_vmap_is_a_loop(case):
     f, xs = function(anp, case)
     batch = [np.stack([x, x[::-1] if x.ndim and not case.name.startswith("linalg") else x * 0.5]) for x in xs]
     loop = [f(*[anp.asarray(b[i]) for b in batch]) for i in range(2)]
-    got = aot.vmap(f)(*map(anp.asarray, batch))
+    try:
+        got = aot.vmap(f)(*map(anp.asarray, batch))
+    except errors.ConcretizationTypeError:
+        pytest.skip("the shape of the result depends on values")
     close(got, [np.stack([np.asarray(a), np.asarray(b)]) for a, b in zip(*loop)], case)
     if len(xs) > 1:
         first = aot.vmap(f, in_axes=(0, *[None] * (len(xs) - 1)))(anp.asarray(batch[0]), *map(anp.asarray, xs[1:]))

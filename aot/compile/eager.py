@@ -7,6 +7,7 @@ import numpy as np
 
 from aot import errors, xla
 from aot.array import Array, to_buffer
+from aot.compile import cached
 from aot.config import config
 from aot.lower import lower
 from aot.trace import Eqn, Jaxpr, ShapedArray, Tracer, Var, typeof
@@ -57,7 +58,7 @@ class Program:
 def compile_jaxpr(jaxpr: Jaxpr, name: str, donated: Sequence[bool] = ()) -> Program:
     """Lower and compile for the default device."""
     text, weights, callbacks = lower(jaxpr, name, donated)
-    return Program(xla.compile_text(text, host_callbacks=callbacks), jaxpr.out_avals, weights, text, callbacks)
+    return Program(cached.compile_text(text, host_callbacks=callbacks), jaxpr.out_avals, weights, text, callbacks)
 
 
 # ---- eager -------------------------------------------------------------------------------------------------------

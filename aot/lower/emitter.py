@@ -36,6 +36,16 @@ class Emitter:
     def token(self, name: str) -> None:
         self._token = name
 
+    @property
+    def block_token(self) -> str:
+        """A token for effects within the current block only."""
+        found = self.scopes[-1].get("token")
+        return found or self.op("stablehlo.create_token : !stablehlo.token")
+
+    @block_token.setter
+    def block_token(self, name: str) -> None:
+        self.scopes[-1]["token"] = name
+
     # ---- lines ----
     def fresh(self) -> str:
         self.count += 1

@@ -84,19 +84,25 @@ class Callback(Primitive):
 
     def lower(self, e, ins, outs, *xs, function, result_avals, kind, ordered, vmap_method):
         index = len(e.module.callbacks)
-        e.module.callbacks.append(HostCall(function, result_avals, ordered, kind))
+        effect = kind != "pure"
+        e.module.callbacks.append(HostCall(function, result_avals, effect))
         types_in, types_out = [a.mlir for a in ins], [a.mlir for a in outs]
         layouts = lambda avals: [_layout(a.physical.shape) for a in avals]
         operands, lin, lout = list(xs), layouts(ins), layouts(outs)
-        if ordered:
-            operands, types_in, types_out = [e.token, *xs], [TOKEN, *types_in], [TOKEN, *types_out]
+        if effect:      # without ordered, the order is kept within one block
+            token = e.token if ordered else e.block_token
+            operands, types_in, types_out = [token, *xs], [TOKEN, *types_in], [TOKEN, *types_out]
             lin, lout = [_layout(()), *lin], [_layout(()), *lout]
         names = e.ops(f"stablehlo.custom_call @xla_ffi_python_cpu_callback({', '.join(operands)}) {{api_version = 4 : i32, "
-                      f"backend_config = {{index = {index} : ui64}}, has_side_effect = {str(kind != 'pure').lower()}, "
+                      f"backend_config = {{index = {index} : ui64}}, has_side_effect = {str(effect).lower()}, "
                       f"operand_layouts = [{', '.join(lin)}], result_layouts = [{', '.join(lout)}]}} : "
                       f"({', '.join(types_in)}) -> ({', '.join(types_out)})", len(types_out))
-        if ordered:
-            e.token, *names = names
+        if effect:
+            token, *names = names
+            if ordered:
+                e.token = token
+            else:
+                e.block_token = token
         return names
 
 
@@ -108,19 +114,19 @@ def _layout(shape) -> str:
 class HostCall:
     """What XLA calls: checks results (XLA does not) and keeps the user's exception for the caller."""
 
-    def __init__(self, function: Callable, result_avals: Sequence[ShapedArray], ordered: bool, kind: str):
-        self.function, self.result_avals, self.ordered, self.kind = function, result_avals, ordered, kind
+    def __init__(self, function: Callable, result_avals: Sequence[ShapedArray], has_token: bool):
+        self.function, self.result_avals, self.has_token = function, result_avals, has_token
         self.error: BaseException | None = None
 
     def __call__(self, *args):
         try:
-            if self.ordered:
+            if self.has_token:
                 args = args[1:]
             outs = call_checked(self.function, self.result_avals, [np.array(a) for a in args])
         except BaseException as err:
             self.error = err
             raise
-        return (None, *outs) if self.ordered else tuple(outs)
+        return (None, *outs) if self.has_token else tuple(outs)
 
 
 def call_checked(function: Callable, result_avals: Sequence[ShapedArray], args: Sequence[np.ndarray]) -> list[np.ndarray]:

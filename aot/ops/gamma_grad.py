@@ -24,26 +24,56 @@ def random_gamma_grad(a: Array, x: Array) -> Array:
 
     0 at x = 0, NaN where x < 0 or a <= 0.
     """
+    a, x, small = same_shape(a, x)
+    return ew.convert(_at_edges(a, x, ew.neg(ew.mul(slope_over_weight(a, x), x))), small)
+
+
+def same_shape(a: Array, x: Array) -> tuple[Array, Array, Any]:
+    """Both in their common shape and at least float32 -> (a, x, the dtype they had)."""
     dtype = typeof(x).dtype
     if dtypes.itemsize_bits(dtype) < 32:
-        wide = [ew.convert_element_type(v, np.float32) for v in (a, x)]
-        return ew.convert_element_type(random_gamma_grad(*wide), dtype)
+        a, x = (ew.convert(v, np.dtype(np.float32)) for v in (a, x))
     shape = np.broadcast_shapes(typeof(a).shape, typeof(x).shape)
-    a, x = (sh.broadcast_to(v, shape) for v in (a, x))
+    return sh.broadcast_to(a, shape), sh.broadcast_to(x, shape), dtype
+
+
+def log_weight(a: Array, x: Array) -> Array:
+    """log of x^a exp(-x) / Gamma(a)."""
+    return ew.sub(ew.sub(ew.mul(a, ew.log(x)), x), ew.lgamma(a))
+
+
+def underflows(log_w: Array) -> Array:
+    """Whether exp(log_w) is too small for its dtype."""
+    return ew.lt(log_w, sh.full_like(log_w, -np.log(dtypes.finfo(typeof(log_w).dtype).max)))
+
+
+def slope_over_weight(a: Array, x: Array) -> Array:
+    """(dP/da) / (x^a exp(-x) / Gamma(a)); what it is worth outside of x > 0, a > 0 is for the caller to decide."""
+    full = lambda value: sh.full_like(x, value)
+    large = ew.bitwise_and(ew.gt(x, full(1)), ew.gt(x, a))
+    valid = ew.bitwise_and(ew.gt(x, full(0)), ew.gt(a, full(0)))
+    active = ew.bitwise_and(valid, ew.bitwise_not(underflows(log_weight(a, x))))
+    small = ew.bitwise_and(active, ew.bitwise_not(large))
+    far = ew.neg(fraction_slope(a, x, ew.bitwise_and(active, large)))
+    return ew.select(large, far, series_slope(a, x, small))
+
+
+def _at_edges(a: Array, x: Array, out: Array) -> Array:
+    """0 at x = 0, NaN where x < 0, a <= 0 or either is NaN, else `out`."""
     full = lambda value: sh.full_like(x, value)
     invalid = ew.bitwise_or(ew.lt(x, full(0)), ew.le(a, full(0)))
     nan = ew.bitwise_or(ew.ne(a, a), ew.ne(x, x))
-    at_zero, large = ew.eq(x, full(0)), ew.bitwise_and(ew.gt(x, full(1)), ew.gt(x, a))
-    log_weight = ew.sub(ew.sub(ew.mul(a, ew.log(x)), x), ew.lgamma(a))
-    underflow = ew.lt(log_weight, full(-np.log(dtypes.finfo(dtype).max)))
-    active = ew.bitwise_not(ew.bitwise_or(ew.bitwise_or(at_zero, invalid), ew.bitwise_or(underflow, nan)))
-    small = ew.bitwise_and(active, ew.bitwise_not(large))
-    out = ew.select(large, _fraction(a, x, ew.bitwise_and(active, large)), _series(a, x, small))
-    out = ew.select(at_zero, full(0), out)
+    out = ew.select(ew.eq(x, full(0)), full(0), out)
     return ew.select(ew.bitwise_or(invalid, nan), full(np.nan), out)
 
 
-def _loop(active: Array, state: dict[str, Array], step, limit: int | None):
+def igamma_slope(a: Array, x: Array) -> Array:
+    """dP(a, x)/da, elementwise."""
+    a, x, dtype = same_shape(a, x)
+    return ew.convert(_at_edges(a, x, ew.mul(ew.exp(log_weight(a, x)), slope_over_weight(a, x))), dtype)
+
+
+def elementwise_loop(active: Array, state: dict[str, Array], step, limit: int | None):
     """Repeat step(state, i) -> (new state, whether to go on), elementwise; finished elements keep their state."""
     from aot.lax import while_loop
     names = list(state)
@@ -64,8 +94,8 @@ def _loop(active: Array, state: dict[str, Array], step, limit: int | None):
     return dict(zip(names, while_loop(going, body, (np.int32(0), active, tuple(state.values())))[2]))
 
 
-def _series(a: Array, x: Array, active: Array) -> Array:
-    """Terms c_n = c_(n-1) x / (a + n) and their derivatives dc_n in a."""
+def series_slope(a: Array, x: Array, active: Array) -> Array:
+    """dP/da over the weight exp(a log x - x - lgamma(a)): terms c_n = c_(n-1) x / (a + n) and their derivatives dc_n in a."""
     eps = sh.full_like(x, dtypes.finfo(typeof(x).dtype).eps)
     zero, one = sh.full_like(x, 0), sh.full_like(x, 1)
 
@@ -77,13 +107,13 @@ def _series(a: Array, x: Array, active: Array) -> Array:
         new = {"r": r, "c": c, "sum": ew.add(s["sum"], c), "dc": dc, "dsum": dsum}
         return new, ew.gt(ew.abs(ew.div(dc, dsum)), eps)
 
-    s = _loop(active, {"r": a, "c": one, "sum": one, "dc": zero, "dsum": zero}, step, None)
+    s = elementwise_loop(active, {"r": a, "c": one, "sum": one, "dc": zero, "dsum": zero}, step, None)
     slope = ew.add(s["dsum"], ew.mul(s["sum"], ew.sub(ew.log(x), ew.digamma(ew.add(a, one)))))
-    return ew.div(ew.mul(ew.neg(slope), x), a)
+    return ew.div(slope, a)
 
 
-def _fraction(a: Array, x: Array, active: Array) -> Array:
-    """Convergents p_k / q_k by the three-term recurrence, with the derivatives dp_k, dq_k in a."""
+def fraction_slope(a: Array, x: Array, active: Array) -> Array:
+    """-dP/da over that weight: convergents p_k / q_k by the three-term recurrence, with the derivatives dp_k, dq_k in a."""
     eps = dtypes.finfo(typeof(x).dtype).eps
     full = lambda value: sh.full_like(x, value)
     zero, one, tiny = full(0), full(1), full(eps)
@@ -110,6 +140,6 @@ def _fraction(a: Array, x: Array, active: Array) -> Array:
         return {**{k: fit(v) for k, v in new.items()}, "y": y, "z": z, "value": value, "slope": slope}, \
             ew.gt(change, tiny)
 
-    s = _loop(active, {"p": p, "q": q, "p0": one, "q0": x, "dp": zero, "dq": dq, "dp0": zero, "dq0": zero, "y": y, "z": z,
-                       "value": value, "slope": slope}, step, 2000)
-    return ew.mul(ew.add(s["slope"], ew.mul(s["value"], ew.sub(ew.log(x), ew.digamma(a)))), x)
+    s = elementwise_loop(active, {"p": p, "q": q, "p0": one, "q0": x, "dp": zero, "dq": dq, "dp0": zero, "dq0": zero,
+                                  "y": y, "z": z, "value": value, "slope": slope}, step, 2000)
+    return ew.add(s["slope"], ew.mul(s["value"], ew.sub(ew.log(x), ew.digamma(a))))

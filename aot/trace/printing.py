@@ -72,11 +72,11 @@ def _jaxpr_lines(jaxpr: Any, names: Names, indent: int, used: int) -> list[str]:
 
 
 def _fill(head: str, words: list[str], end: str, indent: int, used: int) -> list[str]:
-    """head and words, broken where a line would pass WIDTH."""
+    """head and words, broken where a variable's name (its type not counted) would pass WIDTH."""
     lines, line, at = [], head, used + len(head)
     for i, word in enumerate(words):
         text = word + (end if i == len(words) - 1 else "")
-        if i and at + 1 + len(text) > WIDTH:
+        if i and at + 1 + len(word.partition(":")[0]) > WIDTH:
             lines.append(line)
             line, at = " " * indent + text, indent + len(text)
         else:
