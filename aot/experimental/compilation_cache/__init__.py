@@ -1,0 +1,1 @@
+"""The persistent cache of `jit`: see `compilation_cache`."""
