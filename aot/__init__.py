@@ -19,16 +19,26 @@ _EXPORTS = {
     "Array": "aot.array",
     "ShapeDtypeStruct": "aot.trace",
     "typeof": "aot.trace",
-    **dict.fromkeys(("enable_x64", "debug_nans", "debug_infs", "disable_jit", "default_matmul_precision",
-                     "numpy_rank_promotion", "numpy_dtype_promotion", "debug_key_reuse", "check_tracer_leaks",
-                     "threefry_partitionable", "default_prng_impl", "log_compiles"), "aot.config"),
+    **dict.fromkeys("""allow_f16_reductions array_garbage_collection_guard auto_pcast check_tracer_leaks debug_infs
+                     debug_key_reuse debug_nans default_device default_matmul_precision default_prng_impl disable_jit
+                     enable_checks enable_custom_prng enable_x64 explain_cache_misses jax2tf_associative_scan_reductions
+                     legacy_prng_key log_compiles make_user_context no_execution no_tracing numpy_dtype_promotion
+                     numpy_rank_promotion remove_size_one_mesh_axis_from_type softmax_custom_jvp thread_guard
+                     threefry_partitionable transfer_guard transfer_guard_device_to_device
+                     transfer_guard_device_to_host transfer_guard_host_to_device""".split(), "aot.config"),
+    **dict.fromkeys(("Device", "devices", "local_devices", "device_count", "local_device_count", "default_backend",
+                     "process_index", "process_indices", "process_count", "live_arrays", "clear_caches",
+                     "print_environment_info"), "aot.environment"),
+    **dict.fromkeys(("closure_convert", "copy_to_host_async", "ensure_compile_time_eval", "fwd_and_bwd", "named_call",
+                     "named_scope"), "aot.transforms.more"),
+    "float0": "aot.dtypes",
     **dict.fromkeys(("pure_callback", "effects_barrier"), "aot.callbacks"),
     **dict.fromkeys(("checkpoint", "remat", "checkpoint_policies"), "aot.ad_checkpoint"),
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient"), "aot.custom"),
 }
-_MODULES = tuple("""ad_checkpoint api array artifact build callbacks custom debug dlpack dtypes errors experimental
-                    flatten_util image lax nn numpy ops random scipy sharding spec stages test_util trace tree tree_util
-                    xla""".split())
+_MODULES = tuple("""ad_checkpoint api array artifact build callbacks custom custom_batching debug dlpack dtypes errors
+                    experimental flatten_util image lax nn numpy ops random scipy sharding spec stages test_util trace
+                    tree tree_util xla""".split())
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,19 @@ from aot.array import Array, asarray, to_buffer
 from aot.config import Config, config
 from aot.ops.call import pjit_p
 from aot.source import api_boundary
-from aot.trace import Jaxpr, ShapedArray, StageTrace, Tracer, base_trace, bind, is_live, state, tracing, typeof
+from aot.trace import (
+    Jaxpr,
+    ShapedArray,
+    StageTrace,
+    Tracer,
+    base_trace,
+    bind,
+    check_leak,
+    is_live,
+    state,
+    tracing,
+    typeof,
+)
 from aot.tree_util import default_registry, keystr, tree_flatten, tree_flatten_with_path, tree_structure
 
 _flatten = default_registry.flatten
@@ -40,6 +52,13 @@ class Entry:
 def trace_to_entry(fun: Callable, in_tree, avals: Sequence[ShapedArray], name: str, donated: tuple,
                    signature=None) -> Entry:
     """Trace fun, called with the tree of arguments (args, kwargs), on avals."""
+    entry, trace = _trace_to_entry(fun, in_tree, avals, name, donated, signature)
+    if config.check_tracer_leaks:
+        check_leak(trace, name)
+    return entry
+
+
+def _trace_to_entry(fun, in_tree, avals, name, donated, signature):
     trace = StageTrace()
     with tracing(trace):
         ins = [trace.new_input(a) for a in avals]
@@ -51,7 +70,7 @@ def trace_to_entry(fun: Callable, in_tree, avals: Sequence[ShapedArray], name: s
         for x in leaves:
             check_output(x, out, name)
         jaxpr, captured = trace.close(ins, leaves, name)
-    return Entry(jaxpr, captured, out_tree, donated, name, signature)
+    return Entry(jaxpr, captured, out_tree, donated, name, signature), weakref.ref(trace)
 
 
 def argument_names(fun: Callable, in_tree, variables: Sequence) -> dict:
@@ -84,6 +103,7 @@ def argument_aval(x: Any, describe: Callable[[], str]) -> ShapedArray:
 
 
 _shared: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_all_jitted: weakref.WeakSet = weakref.WeakSet()
 
 
 def shared_entries(fun: Callable, options: tuple) -> dict:
@@ -109,6 +129,7 @@ class JitFunction:
                                                               self.donate_names))
         self.fast: dict[Any, Any] = {}
         self.fast_key: Any = ()
+        _all_jitted.add(self)
 
     # ---- calling ----
     def __call__(self, *args, **kwargs):

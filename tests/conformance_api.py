@@ -1,5 +1,8 @@
 """The whole table of numpy_cases.py against jax: `python tests/conformance_api.py [REGEX]` prints pass and fail counts.
 
+`python tests/conformance_api.py --trace [REGEX]` compares instead how long both take to trace one call of each function,
+again and again in one trace, and prints the ratios.
+
 For every case: value, shape, dtype, weak type and error type. For every differentiable one: jvp and vjp, second-order
 jvp, and vmap over each argument against a loop. Takes about twenty minutes on two cores.
 """
@@ -96,6 +99,48 @@ def check_more(case):
     return None if close(*pair, case.tolerance) else "vmap differs from a loop"
 
 
+def trace_time(make_jaxpr, module, case, repeat: int = 40) -> float:
+    """Microseconds to trace the call once more in a trace where it has been traced already."""
+    fun = module
+    for part in case.name.split("."):
+        fun = getattr(fun, part)
+    where = [i for i, a in enumerate(case.args) if isinstance(a, np.ndarray)]
+
+    def many(*xs):
+        args = [numpy_cases.given(a, module, lambda x: x) for a in case.args]
+        for i, x in zip(where, xs):
+            args[i] = x
+        for _ in range(repeat):
+            fun(*args, **case.kwargs)
+        return 0
+
+    xs = [module.asarray(case.args[i]) for i in where]
+    best = float("inf")
+    for k in range(4):
+        start = time.perf_counter()
+        make_jaxpr(lambda *xs: many(*xs))(*xs)
+        best = min(best, time.perf_counter() - start) if k else best
+    return best / repeat * 1e6
+
+
+def trace(pattern: str = "") -> int:
+    """Trace times of one case of each name, slowest ratio first; the exit code is 1 if one is above 1.2."""
+    first: dict[str, numpy_cases.Case] = {}
+    for case in numpy_cases.cases():
+        if any(isinstance(a, np.ndarray) and a.ndim for a in case.args) and re.search(pattern, case.name):
+            first.setdefault(case.name, case)
+    rows = []
+    for case in first.values():
+        us = [attempt(lambda m=m, lib=lib, c=case: trace_time(lib.make_jaxpr, m, c)) for m, lib in ((ours, aot), (theirs, jax))]
+        if not any(isinstance(u, Exception) for u in us):
+            rows.append((us[0] / us[1], *us, case.name))
+    for ratio, a, b, name in sorted(rows, reverse=True):
+        print(f"{name:28s} {a:8.1f} us, jax {b:8.1f} us, ratio {ratio:.2f}")
+    ratios = sorted(r[0] for r in rows)
+    print(f"{len(rows)} functions: median ratio {ratios[len(ratios) // 2]:.2f}, worst {ratios[-1]:.2f}")
+    return int(ratios[-1] > 1.2)
+
+
 def main(pattern: str = "") -> int:
     """Run the table; the exit code is 1 if anything failed."""
     counts, failed, start = Counter(), Counter(), time.time()
@@ -116,4 +161,5 @@ def main(pattern: str = "") -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))
+    wanted = [a for a in sys.argv[1:] if a != "--trace"]
+    sys.exit((trace if "--trace" in sys.argv else main)(*wanted[:1]))

@@ -235,7 +235,7 @@ def alike(a: str, b: str) -> bool:
 def run(program: str) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compile(SETUP + textwrap.dedent(program), "document", "exec"), {})  # noqa: S102
+        exec(compile(SETUP + textwrap.dedent(program), "document", "exec"), {})
     return out.getvalue()
 
 

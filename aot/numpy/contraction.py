@@ -43,7 +43,8 @@ def _plan(subscripts: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -
     import opt_einsum
 
     operands = [_Shape(s) for s in shapes]
-    _, contractions = opt_einsum.contract_path(subscripts, *operands, einsum_call=True, optimize=_path_type(optimize))
+    contract_path: Any = opt_einsum.contract_path  # its annotations do not know einsum_call
+    _, contractions = contract_path(subscripts, *operands, einsum_call=True, optimize=_path_type(optimize))
     return tuple((tuple(c[0]), frozenset(c[1]), c[2]) for c in contractions)
 
 
@@ -81,7 +82,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
                    dot_general=_dot_general)
 
 
-def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[tuple[int, ...]], Any]:
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[Any, Any]:
     """The order of contractions that `einsum` would use, and a printable report."""
     import opt_einsum
 

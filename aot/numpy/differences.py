@@ -103,17 +103,17 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
 
 @named("axis")
 def _gradient(f: Any, *spacing: Any, axis: Any) -> Any:
-    a, *spacing = [array_of(x) for x in promote(f, *spacing, to=inexact)]
+    a, *steps = [array_of(x) for x in promote(f, *spacing, to=inexact)]
     axes = axes_of(axis, a.ndim)
     if not axes:
         return []
     if min(a.shape[i] for i in axes) < 2:
         raise ValueError("Shape of array too small to calculate a numerical gradient, at least 2 elements are required.")
-    if len(spacing) not in (0, 1, len(axes)):
-        raise TypeError(f"Invalid number of spacing arguments {len(spacing)} for {axis=}")
-    spacing = spacing or [lax.full((), 1, a.dtype)]
-    spacing = spacing * len(axes) if len(spacing) == 1 else spacing
-    out = [_gradient_along(a, h, ax) for h, ax in zip(spacing, axes)]
+    if len(steps) not in (0, 1, len(axes)):
+        raise TypeError(f"Invalid number of spacing arguments {len(steps)} for {axis=}")
+    steps = steps or [lax.full((), 1, a.dtype)]
+    steps = steps * len(axes) if len(steps) == 1 else steps
+    out = [_gradient_along(a, h, ax) for h, ax in zip(steps, axes)]
     return out[0] if len(out) == 1 else out
 
 

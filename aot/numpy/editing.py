@@ -213,7 +213,7 @@ def _statistic(array: Any, axis: int, before: int, after: int, lengths: Any, mod
         value = _STATS[mode](part, axis=axis, keepdims=True)
         value = round(value) if kind(array.dtype) in "ui" else value
         values.append(cast(value, array.dtype, array.aval.weak_type))
-    return _between(array, axis, *values, before, after)
+    return _between(array, axis, values[0], values[1], before, after)
 
 
 def _pad_by_function(array: Any, widths: tuple, fun: Callable[..., Any], options: dict[str, Any]) -> Any:
@@ -377,11 +377,11 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     x = arrays("vander", x)
     if x.ndim != 1:
         raise ValueError("x must be a one-dimensional array")
-    N = x.shape[0] if N is None else concrete_index(N, "'N' argument of jnp.vander()")
-    if N < 0:
+    count = x.shape[0] if N is None else concrete_index(N, "'N' argument of jnp.vander()")
+    if count < 0:
         raise ValueError("N must be nonnegative")
-    exponents = lax.iota(x.dtype, N)
-    exponents = exponents if increasing else lax.sub(cast(N - 1, x.dtype), exponents)
+    exponents = lax.iota(x.dtype, count)
+    exponents = exponents if increasing else lax.sub(cast(count - 1, x.dtype), exponents)
     return power(lax.expand_dims(x, (1,)), lax.expand_dims(exponents, (0,)))
 
 

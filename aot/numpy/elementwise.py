@@ -318,7 +318,7 @@ def _frexp(x: Any) -> tuple[Any, Any]:
 @_frexp.defjvp
 def _frexp_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     mantissa, exponent = _frexp(*primals)
-    (t,) = tangents
+    t = tangents[0]
     t = lax.mul(t, exp2(lax.neg(lax.convert_element_type(exponent, t.dtype))))
     return (mantissa, exponent), (t, np.zeros(exponent.shape, dtypes.float0))
 
@@ -507,7 +507,8 @@ _i0 = custom_jvp(_i0_plain)
 
 @_i0.defjvp
 def _i0_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
-    out, tangent = jvp(_i0_plain, primals, tangents)
+    result = jvp(_i0_plain, primals, tangents)
+    out, tangent = result[0], result[1]
     return out, where(lax.eq(primals[0], cast(0, primals[0].dtype)), cast(0, tangent.dtype), tangent)
 
 

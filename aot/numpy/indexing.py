@@ -33,7 +33,7 @@ class Item(NamedTuple):
 # ---- parsing ---------------------------------------------------------------------------------------------------------
 def _refuse_sequence(index: Any) -> None:
     """`x[[1, 2]]` is ambiguous in numpy's history; say what to write."""
-    nested = any((isinstance(i, (np.ndarray, ArrayMethods)) and np.ndim(i)) or i is None or i is Ellipsis
+    nested = any((isinstance(i, (np.ndarray, ArrayMethods)) and i.ndim) or i is None or i is Ellipsis
                  or isinstance(i, (list, tuple, slice)) for i in index)
     how = "x[tuple(index)]" if nested else "x[jnp.array(index)]"
     raise TypeError(f"Using a non-tuple sequence for multidimensional indexing is not allowed; write {how} in place of "

@@ -35,7 +35,7 @@ def set_printoptions(*args: Any, **kwargs: Any) -> None:
     np.set_printoptions(*args, **kwargs)
 
 
-def get_printoptions() -> dict[str, Any]:
+def get_printoptions() -> Any:
     """How arrays print at the moment."""
     return np.get_printoptions()
 

@@ -52,7 +52,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     values = promote(default, *choicelist)
     *conditions, _ = _util.broadcast(*map(array_of, condlist), lax.full((), False, BOOL))
     stacked = lax.stack([lax.full_like(conditions[0], False, dtype=BOOL), *map(as_bool, conditions)], axis=0)
-    first = lax.argmax(stacked, 0, default_int())
+    first = lax.argmax(stacked, 0, np.int32)
     first, *values = _util.broadcast(first, *map(array_of, values))
     return lax.select_n(first, *values)
 

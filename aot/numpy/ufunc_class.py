@@ -156,17 +156,17 @@ class ufunc:
     def _at_loop(self, a: Any, indices: Any, *args: Any) -> Any:
         check(f"{self.__name__}.at", a, *args)
         dtype = self._result_dtype(a, *args)
-        a, *args = [lax.convert_element_type(array_of(x), dtype) for x in (a, *args)]
+        a, *operands = [lax.convert_element_type(array_of(x), dtype) for x in (a, *args)]
         indices = indices if isinstance(indices, tuple) else (indices,)
         if not indices:
             return a
         shapes = [shape_of(i) for i in indices if not isinstance(i, slice)]
         shape = lax.broadcast_shapes(*shapes) if shapes else ()
         if not shape:
-            return a.at[indices].set(self(a.at[indices].get(), *args))
+            return a.at[indices].set(self(a.at[indices].get(), *operands))
         size = math.prod(shape)
         flat = [i if isinstance(i, slice) else lax.reshape(broadcast_to(array_of(i), shape), (size,)) for i in indices]
-        values = [_flat_values(x, shape, size) for x in args]
+        values = [_flat_values(x, shape, size) for x in operands]
 
         def body(i, a):
             here = tuple(ind if isinstance(ind, slice) else ind[i] for ind in flat)

@@ -192,7 +192,8 @@ def square(x: Any, /) -> Any:
 
 def reciprocal(x: Any, /) -> Any:
     """1 / x as a float."""
-    return lax.integer_pow(*promote_args("reciprocal", x, to=inexact), -1)
+    (x,) = promote_args("reciprocal", x, to=inexact)
+    return lax.integer_pow(x, -1)
 
 
 # ---- division --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Sequence
 
 from aot import dtypes
 from aot.ops.dot import canonical_precision
+from aot.ops.dot_algorithm import Algorithm
 from aot.ops.families import Bilinear, check_dtype
 from aot.ops.shape import moveaxis, reshape, rev
 from aot.ops.windows import dilate, padtype_to_pads
@@ -175,6 +176,8 @@ class Conv(Bilinear):
         window = (f"{{stride = {list(window_strides)}, pad = {[list(p) for p in padding]}, lhs_dilate = "
                   f"{list(lhs_dilation)}, rhs_dilate = {list(rhs_dilation)}}}")
         p = ""
+        if isinstance(precision, Algorithm):
+            raise ValueError(f"convolutions take a Precision, not a dot algorithm, got {precision}")
         if precision:
             p = f", precision_config = [{', '.join(f'#stablehlo<precision {q.name}>' for q in precision)}]"
         return [e.op(f"stablehlo.convolution({lhs}, {rhs}) dim_numbers = {numbers}, window = {window} "

@@ -8,6 +8,7 @@ import numpy as np
 
 from aot import dtypes
 from aot.config import config
+from aot.ops.dot_algorithm import Algorithm, named_preset, operand_dtypes, result_dtype
 from aot.ops.families import Bilinear, check_dtype
 from aot.ops.shape import transpose
 from aot.trace import ShapedArray, bind, bind1, is_linear, typeof
@@ -34,10 +35,15 @@ class Precision(enum.Enum):
 
 
 def canonical_precision(precision: Any):
-    """None, a Precision, a name, or a pair of those -> None or a pair."""
+    """None, a Precision, a name, or a pair of those -> None or a pair; dot algorithms (or their names) as they are."""
     if precision is None:
         default = config.default_matmul_precision
         return None if default is None else canonical_precision(default)
+    if isinstance(precision, Algorithm):
+        return precision
+    preset = named_preset(precision)
+    if preset is not None:
+        return preset
     if isinstance(precision, (tuple, list)):
         if len(precision) != 2:
             raise ValueError(f"precision must be None, a name, a Precision or a pair of those; got {precision}")
@@ -130,9 +136,17 @@ class DotGeneral(Bilinear):
         a, b = ins
         join = lambda axes: ", ".join(map(str, axes))
         batch = f"batching_dims = [{join(xb)}] x [{join(yb)}], " if xb else ""
-        p = f", precision = [{', '.join(q.name for q in precision)}]" if precision else ""
-        return [e.op(f"stablehlo.dot_general {x}, {y}, {batch}contracting_dims = [{join(xk)}] x [{join(yk)}]{p} : "
-                     f"({a.mlir}, {b.mlir}) -> {outs[0].mlir}")]
+        out = outs[0]
+        if isinstance(precision, Algorithm):
+            kinds = operand_dtypes(precision, a.dtype, b.dtype)
+            out = out.update(dtype=result_dtype(precision, a.dtype, b.dtype, out.dtype))
+            (a, x), (b, y) = [(v.update(dtype=d), e.convert(n, v, v.update(dtype=d)))
+                              for v, n, d in ((a, x, kinds[0]), (b, y, kinds[1]))]
+            p = f", precision = [DEFAULT, DEFAULT]{precision.text(a.dtype, b.dtype)}"
+        else:
+            p = f", precision = [{', '.join(q.name for q in precision)}]" if precision else ""
+        return [e.convert(e.op(f"stablehlo.dot_general {x}, {y}, {batch}contracting_dims = [{join(xk)}] x [{join(yk)}]{p}"
+                               f" : ({a.mlir}, {b.mlir}) -> {out.mlir}"), out, outs[0])]
 
 
 def _convert(x, dtype):

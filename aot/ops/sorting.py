@@ -12,14 +12,16 @@ from aot.ops.shape import broadcasted_iota, canonical_axis, full_like, moveaxis
 from aot.trace import ShapedArray, Zero, bind, bind1, tangent_aval, typeof
 
 
-def _emit_total_order(e, ins, outs, x, y):
-    a = ins[0]
-    k = kind(a.dtype)
-    how = {"f": "TOTALORDER", "i": "SIGNED"}.get(k, "UNSIGNED")
-    return e.op(f"stablehlo.compare LT, {x}, {y}, {how} : ({a.mlir}, {a.mlir}) -> {outs[0].mlir}")
+def _total_order(name: str, direction: str) -> Elementwise:
+    """A comparison in the total order of bits: -nan < -inf < .. < -0 < 0 < .. < inf < nan."""
+    def emit(e, ins, outs, x, y):
+        a = ins[0]
+        how = {"f": "TOTALORDER", "i": "SIGNED"}.get(kind(a.dtype), "UNSIGNED")
+        return e.op(f"stablehlo.compare {direction}, {x}, {y}, {how} : ({a.mlir}, {a.mlir}) -> {outs[0].mlir}")
+    return Elementwise(name, "", (None, None), "fiub", result=ew.same_bool, emit=emit)
 
 
-lt_to_p = Elementwise("lt_to", "", (None, None), "fiub", result=ew.same_bool, emit=_emit_total_order)
+lt_to_p, le_to_p, eq_to_p = _total_order("lt_to", "LT"), _total_order("le_to", "LE"), _total_order("eq_to", "EQ")
 
 
 def sort_keys(x) -> list:

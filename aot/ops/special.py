@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from aot.ops import elementwise as ew
-from aot.ops.families import lit, unary
+from aot.ops.families import binary, lit, unary
 
 # Chebyshev coefficients, interpolated in double precision to 1e-16:
 # of exp(-x) I0(x) in t = x/4 - 1 on [0, 8], and of sqrt(x) exp(-x) I0(x) in t = 16/x - 1 on [8, inf)
@@ -56,3 +56,34 @@ def _wide(f):
         dtype = typeof(x).dtype
         return f(x) if dtype.itemsize >= 4 else ew.convert(f(ew.convert(x, np.dtype("float32"))), dtype)
     return g
+
+
+def _mulhi(x, y):
+    """Upper half of the product, through a dtype of twice the width, or through halves for 64 bits."""
+    from aot.ops.families import kind
+    from aot.trace import typeof
+    dtype = typeof(x).dtype
+    bits, letter = dtype.itemsize * 8, "u" if kind(dtype) == "u" else ""
+    if bits == 64:
+        return _mulhi64(x, y, dtype)
+    wide = np.dtype(f"{letter}int{2 * bits}")
+    product = ew.mul(ew.convert(x, wide), ew.convert(y, wide))
+    return ew.convert(ew.shift_right_logical(product, wide.type(bits)), dtype)
+
+
+def _mulhi64(x, y, dtype):
+    """Schoolbook with 32-bit halves; a negative operand adds 2^64 times the other, which is taken off."""
+    u64 = np.dtype("uint64")
+    a, b = ew.convert(x, u64), ew.convert(y, u64)
+    low, half = lambda v: ew.bitwise_and(v, u64.type(0xFFFFFFFF)), lambda v: ew.shift_right_logical(v, u64.type(32))
+    middle = ew.add(ew.mul(half(a), low(b)), half(ew.mul(low(a), low(b))))
+    other = ew.add(ew.mul(low(a), half(b)), low(middle))
+    high = ew.add(ew.add(ew.mul(half(a), half(b)), half(middle)), half(other))
+    if dtype == u64:
+        return high
+    off = lambda v, other: ew.select(ew.lt(v, ew.sub(v, v)), other, ew.sub(other, other))
+    return ew.convert(ew.sub(ew.sub(high, off(x, b)), off(y, a)), dtype)
+
+
+mulhi = binary("mulhi", "", None, None, "iu", emit=lambda e, ins, outs, x, y: e.inline(_mulhi, ins, (x, y))[0],
+               doc="Upper half of the product of two integers of one dtype: (x * y) >> bits, elementwise.")

@@ -1,6 +1,7 @@
 """Primitives, tracers and the current trace.  Everything else is a client of `bind`."""
 from __future__ import annotations
 
+import gc
 import threading
 from contextlib import contextmanager
 from typing import Any, Sequence
@@ -121,6 +122,15 @@ def bind(prim: Primitive, *args, **params) -> list:
 
 def bind1(prim: Primitive, *args, **params) -> Any:
     return state.trace.process(prim, args, params)[0]
+
+
+def check_leak(trace: Any, what: str) -> None:
+    """trace: a weak reference to a finished trace, which only tracers can keep alive."""
+    gc.collect()
+    if trace() is not None:
+        held = [x for x in gc.get_referrers(trace()) if isinstance(x, Tracer)]
+        raise Exception(f"Leaked {held[0] if held else 'a tracer'} of {what}: it is still referred to after the function was "
+                        "traced. hint: return it instead of keeping it in a global, an attribute or a closure")
 
 
 # ---- tracers -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from aot.source import api_boundary
 from aot.trace import Linear, ShapedArray, Zero, eval_jaxpr, tangent_aval, typeof
 from aot.transforms.jvp import instantiate_zero, jvp_flat
 from aot.transforms.linearize import linearize_flat, transpose_flat
-from aot.tree_util import Partial, tree_flatten, tree_map, tree_structure
+from aot.tree_util import Partial, register_pytree_node, tree_flatten, tree_map, tree_structure
 
 
 def flat_function(fun: Callable, in_tree, has_aux: bool = False):
@@ -146,6 +146,21 @@ class Pullback:
                                  f"corresponding output of the differentiated function had JAX type "
                                  f"{a.str_short(False)}")
         return self.in_tree.unflatten(self.flat(cts))
+
+
+def _flatten_pullback(p: Pullback):
+    """A pullback may cross jit: its residuals are arrays, the rest is static."""
+    return list(p.residuals), (p.jaxpr, p.in_tree, tuple(p.out_nonzero), p.out_tree, tuple(p.in_avals), tuple(p.out_avals))
+
+
+def _unflatten_pullback(static, residuals):
+    p = object.__new__(Pullback)
+    p.jaxpr, p.in_tree, p.out_nonzero, p.out_tree, p.in_avals, p.out_avals = static
+    p.residuals = list(residuals)
+    return p
+
+
+register_pytree_node(Pullback, _flatten_pullback, _unflatten_pullback)
 
 
 def fit(ct, aval: ShapedArray):

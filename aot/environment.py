@@ -1,0 +1,77 @@
+"""The process: its devices and place among others, live arrays, caches, versions."""
+from __future__ import annotations
+
+import gc
+import platform
+import sys
+from typing import Any
+
+from aot import xla
+from aot.array import Array
+
+Device = Any
+
+
+def devices(backend: str | None = None) -> list:
+    """All devices of the default platform."""
+    return xla.client(backend or "cpu").devices()
+
+
+def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list:
+    """The devices of one process (this one by default)."""
+    which = xla.client(backend or "cpu").process_index() if process_index is None else process_index
+    return [d for d in devices(backend) if d.process_index == which]
+
+
+def device_count(backend: str | None = None) -> int: return len(devices(backend))
+
+
+def local_device_count(backend: str | None = None) -> int: return len(local_devices(backend=backend))
+
+
+def default_backend() -> str:
+    """The platform that arrays are made on."""
+    return xla.client().platform
+
+
+def process_index(backend: str | None = None) -> int: return xla.client(backend or "cpu").process_index()
+
+
+def process_indices(backend: str | None = None) -> list[int]:
+    return sorted({d.process_index for d in devices(backend)})
+
+
+def process_count(backend: str | None = None) -> int: return len(process_indices(backend))
+
+
+def live_arrays(platform: str | None = None) -> list[Array]:
+    """Every array that the program still holds."""
+    return [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
+
+
+def clear_caches() -> None:
+    """Forget all traces and compiled programs of this process."""
+    from aot import dispatch
+    from aot.compile import eager
+    from aot.ops import loops
+    for function in list(dispatch._all_jitted):
+        function.clear_cache()
+    dispatch._shared.clear()
+    eager.clear_caches()
+    loops._bodies.clear()
+
+
+def print_environment_info(return_string: bool = False) -> str | None:
+    """Versions and devices, for a bug report."""
+    import numpy
+
+    import aot
+    info = xla.version_info()
+    lines = [f"aot:    {aot.__version__}", f"jaxlib: {info['jaxlib']}", f"numpy:  {numpy.__version__}",
+             f"python: {sys.version}", f"device info: {device_count()} x {default_backend()}",
+             f"process_count: {process_count()}", f"platform: {platform.platform()}"]
+    text = "\n".join(lines)
+    if return_string:
+        return text
+    print(text)
+    return None

@@ -1,0 +1,98 @@
+"""Smaller transformations: closure_convert, fwd_and_bwd, named scopes, evaluation while tracing."""
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any, Callable, Iterator, Sequence
+
+from aot.dispatch import jit
+from aot.source import api_boundary
+from aot.trace import base_trace, eval_jaxpr, hoist_consts, is_tracer, stage, tracing, typeof
+from aot.trace.jaxpr import Jaxpr
+from aot.tree_util import tree_flatten
+
+
+@api_boundary
+def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list]:
+    """(function that takes the values fun closes over as further arguments, those values).
+
+    Hoisted are floating-point arrays and traced values; call it as converted(*args, *consts)."""
+    leaves, in_tree = tree_flatten(example_args)
+    box: dict[str, Any] = {}
+
+    def flat(*xs):
+        outs, box["tree"] = tree_flatten(fun(*in_tree.unflatten(xs)))
+        return outs
+    jaxpr, captured = stage(flat, [typeof(x) for x in leaves], getattr(fun, "__name__", "fun"))
+    closed = hoist_consts(jaxpr)
+    consts = [*captured, *closed.consts]
+    n, inner = len(captured), closed.inner
+
+    def converted(*args):
+        plain, given = args[:len(args) - len(consts)], args[len(args) - len(consts):]
+        xs, tree = tree_flatten(plain)
+        if tree != in_tree:
+            raise TypeError(f"the converted function was made for arguments of structure {in_tree}, got {tree}")
+        body = Jaxpr([*inner.invars[:n], *closed.constvars, *inner.invars[n:]], inner.eqns, inner.outvars)
+        return box["tree"].unflatten(eval_jaxpr(body, [*given, *xs]))
+    return converted, consts
+
+
+def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
+                ) -> tuple[Callable, Callable]:
+    """(fwd, bwd): fwd(*args) -> (out[, aux], residuals); bwd(residuals, ct) -> gradients with respect to argnums."""
+    from aot.transforms.autodiff import _argnums, _partial, vjp
+    nums = _argnums(argnums)
+
+    def fwd(*args, **kwargs):
+        f, dynamic = _partial(fun, args, kwargs, nums)
+        got = vjp(f, *dynamic, has_aux=has_aux)
+        if has_aux:
+            out, pullback, aux = got  # type: ignore[misc]
+            return out, aux, pullback
+        return got
+
+    def bwd(pullback, ct):
+        grads = pullback(ct)
+        return grads[0] if isinstance(argnums, int) else grads
+    return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)
+
+
+@contextlib.contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Run operations on concrete values now, even while something is being traced."""
+    with tracing(base_trace):
+        yield
+
+
+class named_scope(contextlib.ContextDecorator):
+    """Name a part of a program, for profiles and printed code.  Values are unaffected."""
+
+    def __init__(self, name: str):
+        if not isinstance(name, str):
+            raise TypeError(f"named_scope name argument must be a string, got {type(name)}")
+        self.name = name
+
+    def __enter__(self): return self
+    def __exit__(self, *exc): return None
+
+
+def named_call(fun: Callable, *, name: str | None = None) -> Callable:
+    """fun as a named part of the program."""
+    @functools.wraps(fun)
+    def named(*args, **kwargs):
+        with named_scope(name or getattr(fun, "__name__", "fun")):
+            return fun(*args, **kwargs)
+    return named
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """Start copying every leaf to the host; returns x."""
+    for leaf in tree_flatten(x)[0]:
+        if hasattr(leaf, "copy_to_host_async") and not is_tracer(leaf):
+            leaf.copy_to_host_async()
+    return x
+
+
+__all__ = ["closure_convert", "copy_to_host_async", "ensure_compile_time_eval", "fwd_and_bwd", "named_call",
+           "named_scope"]

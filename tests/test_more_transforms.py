@@ -1,0 +1,109 @@
+"""closure_convert, fwd_and_bwd, custom_batching, compile-time evaluation, leaks, environment."""
+import numpy as np
+import pytest
+
+import aot
+import aot.numpy as jnp
+from aot import lax
+from tests.support import compare
+
+F = np.float32
+X = np.linspace(.1, 1, 6, dtype=F).reshape(2, 3)
+
+
+def test_closure_convert():
+    w, c = jnp.arange(3.), 2.
+
+    def outer(x, scale):
+        f, consts = aot.closure_convert(lambda v: v * w * scale + c, x)
+        assert len(consts) == 2
+        return f(x, *consts).sum()
+    np.testing.assert_allclose(aot.grad(outer, 1)(X, F(3)), (X * np.arange(3)).sum(), rtol=1e-6)
+
+
+def test_fwd_and_bwd():
+    fwd, bwd = aot.fwd_and_bwd(lambda x, y: jnp.sin(x) * y, argnums=(0, 1))
+    out, residuals = fwd(X, X + 1)
+    gx, gy = bwd(residuals, jnp.ones_like(X))
+    np.testing.assert_allclose(out, np.sin(X) * (X + 1), rtol=1e-6)
+    np.testing.assert_allclose(gx, np.cos(X) * (X + 1), rtol=1e-6)
+    np.testing.assert_allclose(gy, np.sin(X), rtol=1e-6)
+
+
+def batched(m, lax):
+    @m.custom_batching.custom_vmap
+    def f(x, y):
+        return lax.sin(x), lax.mul(x, y)
+
+    @f.def_vmap
+    def rule(size, in_batched, x, y):       # twice the true second output, so that the rule is seen to be used
+        assert size == 2
+        z = lax.mul(x, y) if in_batched[1] else lax.mul(x, lax.broadcast(y, (size,)))
+        return (lax.sin(x), lax.mul(F(2), z)), (True, True)
+    return f
+
+
+ROWS = [
+    ("call", lambda m, lax: batched(m, lax), X[0], X[1]),
+    ("vmap", lambda m, lax: m.vmap(batched(m, lax)), X, X + 1),
+    ("vmap of one", lambda m, lax: m.vmap(batched(m, lax), (0, None)), X, X[0]),
+    ("jit of vmap", lambda m, lax: m.jit(m.vmap(batched(m, lax))), X, X + 1),
+    ("jvp of vmap", lambda m, lax: lambda x, y: m.jvp(m.vmap(batched(m, lax)), (x, y), (y, x)), X, X + 1),
+    ("vmap of jvp", lambda m, lax: m.vmap(lambda x, y: m.jvp(batched(m, lax), (x, y), (y, x))), X, X + 1),
+    ("sequential", lambda m, lax: m.jit(m.vmap(m.custom_batching.sequential_vmap(lambda x, y: {"a": lax.mul(x, y)}), (0, None))),
+     X, X[0]),
+]
+
+
+@pytest.mark.parametrize("call, args", [pytest.param(r[1], r[2:], id=r[0]) for r in ROWS])
+def test_custom_batching(call, args):
+    import jax.custom_batching  # noqa: F401
+    compare(call, *args)
+
+
+def test_grad_of_custom_vmap():
+    """Unlike in jax 0.10.2; without a batch the function itself is differentiated."""
+    gx, gy = aot.grad(lambda x, y: batched(aot, lax)(x, y)[1].sum(), (0, 1))(X[0], X[1])
+    np.testing.assert_allclose(gx, X[1])
+    np.testing.assert_allclose(gy, X[0])
+
+
+def test_ensure_compile_time_eval():
+    @aot.jit
+    def f(x):
+        with aot.ensure_compile_time_eval():
+            n = int(jnp.ones((2, 3)).sum())
+        return jnp.zeros(n) + x
+    assert f(1.).shape == (6,)
+
+
+def test_leaks_are_found():
+    saved = []
+    with aot.check_tracer_leaks(True):
+        aot.jit(lambda x: {"a": [x, jnp.where(x > 0, x, 1)]})(jnp.arange(3.))
+        with pytest.raises(Exception, match="Leaked"):
+            aot.jit(lambda x: (saved.append(x), x)[1])(2.)
+
+
+def test_named_scopes_change_nothing():
+    with aot.named_scope("part"):
+        assert float(aot.named_call(lambda x: x + 1, name="plus")(1.)) == 2
+    assert float(aot.jit(aot.named_scope("part")(lambda x: x * 2))(3.)) == 6
+
+
+def test_environment(capsys):
+    assert aot.device_count() == len(aot.devices()) >= 1 and aot.default_backend() == "cpu"
+    assert aot.process_index() == 0 and aot.process_count() == 1
+    x = jnp.arange(3.)
+    assert any(y is x for y in aot.live_arrays())
+    aot.print_environment_info()
+    assert "jaxlib" in capsys.readouterr().out
+
+
+def test_clear_caches():
+    count = []
+    f = aot.jit(lambda x: (count.append(1), x)[1])
+    f(1.), f(2.)
+    aot.clear_caches()
+    f(3.)
+    assert len(count) == 2 and float(lax.sin(0.)) == 0
