@@ -10,12 +10,31 @@ import numpy as np
 
 from aot import lax
 from aot.api import eval_shape, vmap
-from aot.numpy._util import BOOL, array_of, arrays, axis_of, broadcast_to, cast, check, dtype_of, shape_of, where
+from aot.numpy._util import (
+    BOOL,
+    array_of,
+    arraylike,
+    arrays,
+    axis_of,
+    broadcast_to,
+    cast,
+    check,
+    dtype_of,
+    named,
+    shape_of,
+    where,
+)
 
 _AT_HELP = (
     "arrays are immutable, so ufunc.at() cannot work in place as numpy's does. Pass inplace=False and use the result:\n"
     ">>> x = jnp.add.at(x, indices, values, inplace=False)"
 )
+
+
+#: The methods that are one call operation in a jaxpr, and their static arguments.
+_STATIC_ARGUMENTS = {
+    "reduce": ("axis", "dtype", "keepdims"), "accumulate": ("axis", "dtype"), "reduceat": ("axis", "dtype"), "outer": (),
+}
 
 
 class ufunc:
@@ -36,6 +55,9 @@ class ufunc:
         self._call = call or self._vectorized
         self._reduce, self._accumulate = reduce or self._reduce_loop, accumulate or self._accumulate_loop
         self._at, self._reduceat = at or self._at_loop, reduceat or self._reduceat_loop
+        for method, static in _STATIC_ARGUMENTS.items():
+            setattr(self, method, named(*static)(getattr(self, method)))
+        self._at_jitted = named()(self._apply_at)
 
     def _key(self) -> tuple:
         return self._func, self.__name__, self.identity, self.nin, self.nout, self.nargs
@@ -151,6 +173,11 @@ class ufunc:
         """`a` with this function applied at `indices`, once for every occurrence of an index."""
         if inplace:
             raise NotImplementedError(_AT_HELP)
+        entries = indices if isinstance(indices, tuple) else (indices,)
+        plain = any(not arraylike(i) for i in entries)  # slices are no arguments for a jitted function
+        return (self._apply_at if plain else self._at_jitted)(a, indices, b)
+
+    def _apply_at(self, a: Any, indices: Any, b: Any) -> Any:
         return self._at(array_of(a), indices) if b is None else self._at(array_of(a), indices, b)
 
     def _at_loop(self, a: Any, indices: Any, *args: Any) -> Any:

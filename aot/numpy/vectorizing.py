@@ -9,7 +9,7 @@ from typing import Any
 
 from aot import lax
 from aot.api import vmap
-from aot.numpy._util import array_of, arrays, axis_of, config, shape_of
+from aot.numpy._util import array_of, arrays, axis_of, config, named, shape_of
 
 Dims = tuple[str, ...]
 _NAMES = r"\w+"
@@ -194,12 +194,19 @@ def piecewise(x: Any, condlist: Any, funclist: list[Any], *args: Any, **kw: Any)
         funclist = [0, *funclist]
     else:
         raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected; got {given}")
-    conditions = asarray(condlist, dtype=bool)
+    consts = [None if callable(f) else f for f in funclist]
+    funcs = tuple(f if callable(f) else None for f in funclist)
+    return _piecewise(x, asarray(condlist, dtype=bool), consts, args, kw, funcs=funcs)
+
+
+@named("funcs")
+def _piecewise(x: Any, conditions: Any, consts: list[Any], args: tuple, kw: dict[str, Any], funcs: tuple) -> Any:
+    n = conditions.shape[0]
     # Position of the last true condition, plus one; 0 where there is none.
-    last = lax.iota("int32", n) + 1
-    ranks = lax.select(conditions, lax.broadcast_in_dim(last, conditions.shape, (0,)), lax.full(conditions.shape, 0, "int32"))
+    last = lax.broadcast_in_dim(lax.iota("int32", n) + 1, conditions.shape, (0,))
+    ranks = lax.select(conditions, last, lax.full(conditions.shape, 0, "int32"))
     index = lax.reduce_max(ranks, axes=(0,)) if n else lax.full(x.shape, 0, "int32")
-    branches = [_branch(f, x.dtype, args, kw) for f in funclist]
+    branches = [_branch(c if f is None else f, x.dtype, args, kw) for f, c in zip(funcs, consts)]
     return vectorize(lambda i, v: lax.switch(i, branches, v))(index, x)
 
 
@@ -209,5 +216,3 @@ def _branch(f: Any, dtype: Any, args: tuple, kw: dict[str, Any]) -> Callable:
     if callable(f):
         return lambda v: lax.convert_element_type(f(v, *args, **kw), dtype)
     return lambda v: asarray(f, dtype=dtype)
-
-
