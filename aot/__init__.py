@@ -32,12 +32,13 @@ _EXPORTS = {
     **dict.fromkeys(("closure_convert", "copy_to_host_async", "ensure_compile_time_eval", "fwd_and_bwd", "named_call",
                      "named_scope"), "aot.transforms.more"),
     "float0": "aot.dtypes",
+    "entry": "aot.marks",
     **dict.fromkeys(("pure_callback", "effects_barrier"), "aot.callbacks"),
     **dict.fromkeys(("checkpoint", "remat", "checkpoint_policies"), "aot.ad_checkpoint"),
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient"), "aot.custom"),
 }
-_MODULES = tuple("""ad_checkpoint api array artifact build callbacks custom custom_batching debug dlpack dtypes errors
-                    experimental flatten_util image lax nn numpy ops random scipy sharding spec stages test_util trace
+_MODULES = tuple("""ad_checkpoint api array artifact build cache callbacks custom custom_batching debug dlpack dtypes errors
+                    experimental flatten_util image lax manifest nn numpy ops project random scipy sharding spec stages targets test_util trace
                     tree tree_util xla""".split())
 
 

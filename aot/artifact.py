@@ -36,7 +36,8 @@ function:
     custom_calls names of the custom call targets in the program
     executables  in order of preference: {"target": "cpu", "member": .., "platform": "cpu", "machine": "x86_64",
                  "cpu_features": [..] (all are required; names of /proc/cpuinfo), "jaxlib": .., "jaxlib_build": ..
-                 (both must match exactly), "xla_flags": {..}}
+                 (both must match exactly), "xla_flags": {..}, "device_kind": the chip, if not a CPU; for people:
+                 "memory": {use: bytes}, "flops"}
     golden       member name, if recorded
     static       {argument name: repr of its value}: arguments fixed at build time, for people
 
@@ -85,6 +86,9 @@ class Executable:
     jaxlib: str = ""
     jaxlib_build: str = ""
     xla_flags: dict[str, Any] = field(default_factory=dict)
+    device_kind: str = ""
+    memory: dict[str, int] | None = None
+    flops: int | None = None
 
     @classmethod
     def for_this_host(cls, target: str, blob: bytes, **kwargs: Any) -> Executable:

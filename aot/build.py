@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from aot import artifact, spec
-from aot.binding import as_positional, bind, function_name, parse_argnums, parse_in_axes
+from aot import artifact, pipeline, spec, targets
+from aot.binding import as_positional, bind, function_name
 from aot.errors import AotError
 
-TARGETS = ("cpu", "stablehlo")
 Stage = Callable[[str], AbstractContextManager]
 
 
@@ -30,34 +29,27 @@ class Program:
     """One function with its argument specs: traced, lowered and compiled on demand.
 
     args, named: trees of `spec.Array`, `aot.ShapeDtypeStruct`, arrays or Python scalars; weights: parameter name ->
-    tree of arrays to store; static: parameter name -> value.  grad or value_and_grad: text for `parse_argnums`; vmap:
-    text for `parse_in_axes`, applied after the gradient.  donate: names of arguments whose memory may be reused.
+    tree of arrays to store; static: parameter name -> value.  transforms: see `aot.pipeline`; grad, value_and_grad and
+    vmap are short forms of the common ones, applied first.  donate: names of arguments whose memory may be reused.
     """
 
     def __init__(self, fun: Callable, args: Sequence[Any] = (), named: Mapping[str, Any] | None = None, *,
                  name: str | None = None, weights: Mapping[str, Any] | None = None,
                  static: Mapping[str, Any] | None = None, grad: str | None = None, value_and_grad: str | None = None,
-                 vmap: str | None = None, donate: Iterable[str] = (), xla_flags: Mapping[str, Any] | None = None):
+                 vmap: str | None = None, transforms: Iterable[Any] = (), donate: Iterable[str] = (),
+                 xla_flags: Mapping[str, Any] | None = None):
         self.fun, self.static = fun, dict(static or {})
         self.bound = bind(fun, args, named or {}, weights or {}, self.static)
         self.name = name or function_name(fun).strip("<>")
         self.xla_flags = dict(xla_flags or {})
         self.donate = set(donate)
-        self._transforms = (grad, value_and_grad, vmap)
+        short = {"grad": grad, "value_and_grad": value_and_grad, "vmap": vmap}
+        self.transforms = [*({k: v} for k, v in short.items() if v is not None), *transforms]
 
     @cached_property
     def transformed(self) -> Callable:
-        """The function of the bound arguments, after grad and vmap."""
-        import aot
-        grad, value_and_grad, vmap = self._transforms
-        f = as_positional(self.fun, self.bound, self.static)
-        if grad is not None:
-            f = aot.grad(f, argnums=parse_argnums(grad, self.bound))
-        if value_and_grad is not None:
-            f = aot.value_and_grad(f, argnums=parse_argnums(value_and_grad, self.bound))
-        if vmap is not None:
-            f = aot.vmap(f, in_axes=parse_in_axes(vmap, self.bound))
-        return f
+        """The function of the bound arguments, after its transforms."""
+        return pipeline.apply(as_positional(self.fun, self.bound, self.static), self.transforms, self.bound)
 
     @cached_property
     def traced(self) -> Any:
@@ -70,7 +62,21 @@ class Program:
     def lowered(self) -> Any: return self.traced.lower()
 
     @cached_property
-    def compiled(self) -> Any: return self.lowered.compile()
+    def built(self) -> Any:
+        """The executable for this process's CPU, serialized and loaded."""
+        return self.build(targets.parse("cpu"))
+
+    def build(self, target: targets.Target) -> Any:
+        """The executable for a target for which this process is set up."""
+        from aot.compile import cached
+        return cached.build(self.lowered.text, target, self.xla_flags)
+
+    @cached_property
+    def compiled(self) -> Any:
+        from aot.compile.eager import Program as Loaded
+        from aot.stages import Compiled
+        low = self.lowered
+        return Compiled(low, Loaded(self.built.loaded, low.out_avals, low.consts, low.text))
 
     @cached_property
     def bytecode(self) -> bytes:
@@ -108,15 +114,27 @@ def _struct(a: spec.Array, name: str) -> Any:
 
 # ---- describing and writing ----------------------------------------------------------------------------------------
 
-def describe(program: Program, targets: Sequence[str] = ("cpu",), golden: bool = True,
+def describe(program: Program, targets_: Sequence[str] = ("cpu",), golden: bool = True,
              stage: Stage = nullcontext) -> tuple[artifact.Function, dict[str, np.ndarray]]:
     """Compile one function: its artifact record and the weights that it needs.
 
+    Only targets that this process can compile for: `cpu` (as XLA_FLAGS limit it), `cuda:..` and `tpu:..`.
     stage: called with what is being done, as a context manager.  Raises AotError for an unknown target.
     """
-    for target in targets:
-        if target not in TARGETS:
-            raise AotError(f"unknown target {target!r}", hint=f"this version compiles for: {', '.join(TARGETS)}")
+    wanted = [targets.require(t) for t in targets_]
+    record, weights = describe_program(program, stage)
+    for target in wanted:
+        if target.kind != "stablehlo":
+            with stage(f"compiling {program.name} for {target.name}"):
+                record.executables.append(executable(program, target))
+    if golden and any(t.kind == "cpu" for t in wanted):
+        with stage(f"recording a result of {program.name}"):
+            record.golden = _golden(program, record)
+    return record, weights
+
+
+def describe_program(program: Program, stage: Stage = nullcontext) -> tuple[artifact.Function, dict[str, np.ndarray]]:
+    """The record without executables: signature and portable StableHLO; and the weights."""
     with stage(f"tracing {program.name}"):
         lowered = program.lowered
     record, weights = _record(program, lowered)
@@ -124,29 +142,31 @@ def describe(program: Program, targets: Sequence[str] = ("cpu",), golden: bool =
         record.program = program.bytecode
         version = re.search(rb"StableHLO_v([\d.]+)", record.program[:64])
         record.stablehlo = version[1].decode() if version else ""
-    if "cpu" in targets:
-        with stage(f"compiling {program.name} for cpu"):
-            record.executables.append(_executable(program))
-        if golden:
-            with stage(f"recording a result of {program.name}"):
-                record.golden = _golden(program, record)
     return record, weights
 
 
 def save(path: str | os.PathLike, programs: Sequence[Program], targets: Sequence[str] = ("cpu",), *,
          golden: bool = True, stage: Stage = nullcontext) -> None:
     """Compile the functions and write them to one artifact.  Raises AotError; user code's exceptions pass through."""
-    records, weights = [], {}
-    for program in programs:
-        record, own = describe(program, targets, golden, stage)
-        for name in [k for k in own if k in weights and weights[k] is not own[k]]:
-            fresh = f"{program.name}.{name}"
+    described = [describe(program, targets, golden, stage) for program in programs]
+    with stage(f"writing {os.fspath(path)}"):
+        artifact.write(path, [record for record, _ in described], merge_weights(described))
+
+
+def merge_weights(described: Iterable[tuple[artifact.Function, dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
+    """The weights of all functions of an artifact; equal names of different arrays get the function's name in front."""
+    weights: dict[str, np.ndarray] = {}
+    for record, own in described:
+        for name in [k for k in own if k in weights and not _same(weights[k], own[k])]:
+            fresh = f"{record.name}.{name}"
             own[fresh] = own.pop(name)
             record.parameters = [fresh if p == name else p for p in record.parameters]
         weights |= own
-        records.append(record)
-    with stage(f"writing {os.fspath(path)}"):
-        artifact.write(path, records, weights)
+    return weights
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a is b or a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def _record(program: Program, lowered: Any) -> tuple[artifact.Function, dict[str, np.ndarray]]:
@@ -195,10 +215,20 @@ def _custom_calls(program: Program, text: str) -> list[str]:
     return found
 
 
-def _executable(program: Program) -> artifact.Executable:
-    from aot import xla
-    blob = xla.serialize(program.compiled.executable)
-    return artifact.Executable.for_this_host("cpu", blob, xla_flags=program.xla_flags)
+def executable(program: Program, target: targets.Target) -> artifact.Executable:
+    """Compile for a target, and what the result needs of its host."""
+    built = program.built if target.name == "cpu" else program.build(target)
+    if target.kind == "cpu":
+        program.__dict__["built"] = built  # what the recorded result is computed with
+    return as_executable(built, target, program.xla_flags)
+
+
+def as_executable(built: Any, target: targets.Target, xla_flags: dict) -> artifact.Executable:
+    known = {k: built.info.get(k) for k in ("platform", "cpu_features", "memory", "flops")}
+    host = artifact.host_info()
+    where = {"machine": host["machine"]} if target.kind == "cpu" else {"device_kind": target.chip}
+    return artifact.Executable(target.name, built.blob, jaxlib=host["jaxlib"], jaxlib_build=host["jaxlib_build"],
+                               xla_flags=xla_flags, **known, **where)
 
 
 def _golden(program: Program, record: artifact.Function) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -219,6 +219,41 @@ def deserialize(blob: bytes, device=None, lapack: bool = True, **flags) -> Any:
     return client().deserialize_executable(blob, _device_list((device,)), options)
 
 
+def analysis(executable: Any) -> dict[str, Any]:
+    """{"memory": {use: bytes}, "flops": number}, as far as the platform tells."""
+    found: dict[str, Any] = {}
+    try:
+        stats = executable.get_compiled_memory_stats()
+        found["memory"] = {k: getattr(stats, f"{k}_size_in_bytes") for k in
+                           ("argument", "output", "alias", "temp", "generated_code")}
+        cost = executable.cost_analysis()
+        found["flops"] = int((cost[0] if isinstance(cost, (list, tuple)) else cost).get("flops", 0))
+    except (_mod("XlaRuntimeError"), AttributeError):  # not implemented on some platforms
+        pass
+    return found
+
+
+def cross_compile(text: str, kind: str, plugin: str | None, topology: str, config: str = "", **flags) -> Any:
+    """Compile for one device of a machine that is not here.  kind: "cuda" or "tpu"; plugin: its shared library.
+
+    The result has `serialize()` but cannot run.  Raises XlaRuntimeError.
+    """
+    xc = _mod("xc")
+    if not xc.pjrt_plugin_loaded(kind):
+        _plugins[kind] = xc.load_pjrt_plugin_dynamically(kind, plugin)
+        xc.initialize_pjrt_plugin(kind)
+    if kind == "tpu":
+        described = xc.make_tfrt_tpu_c_api_device_topology(topology)
+    else:
+        described = xc.make_c_api_device_topology(_plugins[kind], "", target_config=config, topology=topology)
+    devices = described._make_compile_only_devices()[:1]
+    options = compile_options(device_ids=(devices[0].id,), **flags)
+    return devices[0].client.compile(parse(text), _device_list(tuple(devices)), options)
+
+
+_plugins: dict[str, Any] = {}
+
+
 def version_info() -> dict[str, str]:
     """Identity of the toolchain, for cache keys and manifests."""
     import jaxlib

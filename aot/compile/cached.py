@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cache as once
 from hashlib import sha256
 from typing import Any
@@ -38,6 +40,98 @@ def compile_text(text: str, device: Any = None, host_callbacks: Sequence[Callabl
     return executable
 
 
+@dataclass
+class Built:
+    """An executable in both forms (`loaded` is None for other machines), and what is known about it.
+
+    info: "memory" (bytes by use), "flops", "cpu_features" that it needs, "platform", "hit" whether the cache had it.
+    """
+    blob: bytes
+    loaded: Any
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+def build(text: str, target: Any, flags: dict[str, Any]) -> Built:
+    """Compile for a `Target` in a process that is set up for it, or take the result from the cache.
+
+    Raises AotError when the target's compiler refuses the program.
+    """
+    host = target.kind == "cpu"
+    fields = host_fields(text, flags, target.name) if host else cross_fields(text, flags, target)
+    store, k = cache.active(), cache.key(fields)
+    if store is not None and (found := store.lookup(k)):
+        built = _from_cache(*found, host, text, flags)
+        if built is not None:
+            return built
+    refuse_miss(fields)
+    built = _build_host(text, target, flags) if host else _build_cross(text, target, flags)
+    if store is not None:
+        store.put(k, built.blob, fields, built.info)
+    return Built(built.blob, built.loaded, {**built.info, "hit": False})
+
+
+def _from_cache(blob: bytes, header: dict, host: bool, text: str, flags: dict) -> Built | None:
+    info = {**header["info"], "hit": True}
+    try:
+        return Built(blob, xla.deserialize(blob, lapack="@lapack_" in text, **flags) if host else None, info)
+    except xla.XlaRuntimeError:  # whole, but not what this XLA reads
+        return None
+
+
+def _build_host(text: str, target: Any, flags: dict) -> Built:
+    from aot_runtime import host_info
+    start = time.perf_counter()
+    try:
+        loaded = xla.compile_text(text, **flags)
+    except xla.XlaRuntimeError as e:
+        raise AotError(f"XLA refuses the program for {target.name}: {str(e).splitlines()[0]}") from None
+    info = {"compile_seconds": round(time.perf_counter() - start, 3), **xla.analysis(loaded)}
+    blob = xla.serialize(loaded)
+    features = host_info()["cpu_features"]
+    if target.isa and features is not None:
+        features = sorted({*target.features, *extra_features(blob, features)})
+    return Built(blob, loaded, {**info, "platform": "cpu", "cpu_features": features})
+
+
+def _build_cross(text: str, target: Any, flags: dict) -> Built:
+    from aot.targets import plugin_path
+    start = time.perf_counter()
+    try:
+        compiled = xla.cross_compile(text, target.kind, plugin_path(target.kind), target.topology, target.config, **flags)
+    except xla.XlaRuntimeError as e:
+        raise AotError(f"XLA refuses the program for {target.name}: {str(e).splitlines()[0]}") from None
+    info = {"compile_seconds": round(time.perf_counter() - start, 3), **xla.analysis(compiled)}
+    return Built(compiled.serialize(), None, {**info, "platform": target.kind, "cpu_features": None})
+
+
+def _vex(maps: tuple[int, ...], opcodes: bytes) -> bytes:
+    """A pattern for VEX-encoded instructions with the prefix 66."""
+    first = bytes(b for b in range(256) if b & 31 in maps)
+    second = bytes(b for b in range(256) if b & 3 == 1)
+    return b"\xc4[" + re.escape(first) + b"][" + re.escape(second) + b"][" + re.escape(opcodes) + b"]"
+
+
+#: instructions that XLA's ISA limit does not exclude: LLVM's feature, its name in /proc/cpuinfo, their encoding (None:
+#: assumed to be used)
+_EXTRAS = (
+    ("sse4a", "sse4a", rb"[\x66\xf2][\x40-\x4f]?\x0f[\x78\x79]"),
+    ("gfni", "gfni", _vex((2, 3), b"\xce\xcf") + rb"|\x66[\x40-\x4f]?\x0f[\x38\x3a][\xce\xcf]"),
+    ("avxvnni", "avx_vnni", _vex((2,), b"\x50\x51\x52\x53")),
+    ("avxifma", "avx_ifma", None), ("avxneconvert", "avx_ne_convert", None), ("avx512vnni", "avx512_vnni", None),
+    ("avx512bf16", "avx512_bf16", None), ("avx512fp16", "avx512_fp16", None), ("avx512ifma", "avx512ifma", None),
+    ("avx512vbmi", "avx512vbmi", None), ("avx512vbmi2", "avx512_vbmi2", None),
+    ("avx512bitalg", "avx512_bitalg", None), ("avx512vpopcntdq", "avx512_vpopcntdq", None),
+)
+
+
+def extra_features(blob: bytes, host: Sequence[str]) -> list[str]:
+    """What this code may need beyond its level, because LLVM was free to use it on the machine of the build."""
+    enabled = set(re.findall(rb"\+([a-z0-9]+)", blob))
+    sure = b"avx512f" in enabled  # its encodings are not looked for
+    return [name for llvm, name, pattern in _EXTRAS if llvm.encode() in enabled and name in host
+            and (sure and name != "sse4a" or pattern is None or re.search(pattern, blob, re.DOTALL))]
+
+
 def refuse_miss(fields: dict) -> None:
     """Raise when nothing may be compiled."""
     if require_hit:
@@ -58,6 +152,23 @@ def host_fields(text: str, flags: dict, target: str = "cpu") -> dict[str, Any]:
     host = host_info()
     return {**program_fields(text, target, flags), "machine": host["machine"], "cpu_features": host["cpu_features"],
             "xla_flags": xla_flags(), "devices": len(xla.devices())}
+
+
+def cross_fields(text: str, flags: dict, target: Any) -> dict[str, Any]:
+    """The same for a machine that is not here: no host, but the plugin and the chip."""
+    from aot.targets import plugin_path
+    path = plugin_path(target.kind) or ""
+    plugin = f"{os.path.basename(path)} {os.path.getsize(path)} {package_version(target.kind)}"
+    return {**program_fields(text, target.name, flags), "plugin": plugin,
+            "chip": f"{target.topology} {sha256(target.config.encode()).hexdigest()[:16]}", "xla_flags": xla_flags()}
+
+
+def package_version(kind: str) -> str:
+    from importlib import metadata
+    try:
+        return metadata.version({"cuda": "jax-cuda12-plugin", "tpu": "libtpu"}[kind])
+    except metadata.PackageNotFoundError:
+        return "?"
 
 
 @once
