@@ -53,6 +53,11 @@ def function(module, case):
     return f, [case.args[i] for i in where]
 
 
+def skip_errors(case):
+    if isinstance(numpy_cases.call(jnp, case, jnp.asarray), Exception):
+        pytest.skip("a case of the table for the error it raises")
+
+
 def close(got, expected, case):
     bound = 64 * (case.tolerance or 16) * 1.2e-7
     for a, b in zip(got, expected, strict=True):
@@ -67,6 +72,7 @@ def tangents(xs):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_jvp_and_vjp(case):
+    skip_errors(case)
     ours, xs = function(anp, case)
     theirs, _ = function(jnp, case)
     expected, expected_dot = jax.jvp(theirs, [jnp.asarray(x) for x in xs], [jnp.asarray(t) for t in tangents(xs)])
@@ -83,6 +89,7 @@ def test_jvp_and_vjp(case):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_vmap_is_a_loop(case):
+    skip_errors(case)
     f, xs = function(anp, case)
     batch = [np.stack([x, x[::-1] if x.ndim and not case.name.startswith("linalg") else x * 0.5]) for x in xs]
     loop = [f(*[anp.asarray(b[i]) for b in batch]) for i in range(2)]

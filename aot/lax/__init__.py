@@ -186,19 +186,53 @@ from aot.ops.special import bessel_i0e
 from aot.ops.windows import padtype_to_pads, reduce_window
 
 
+#: rarely used names -> the module of aot/ops that defines them
+_LAZY = {
+    **dict.fromkeys("igamma igammac igamma_grad_a igamma_grad_a_p random_gamma_grad random_gamma_grad_p betainc "
+                    "regularized_incomplete_beta_p".split(), "incomplete"),
+    **dict.fromkeys("RandomAlgorithm rng_bit_generator rng_uniform".split(), "rng"),
+    **dict.fromkeys("custom_linear_solve custom_root linear_solve_p".split(), "implicit"),
+    **dict.fromkeys("after_all composite create_token dce_sink dce_sink_p platform_dependent sharding_constraint_p stage "
+                    "stage_p with_sharding_constraint".split(), "platform"),
+    **dict.fromkeys("conv_general_dilated_local conv_general_permutations conv_general_shape_tuple conv_shape_tuple "
+                    "conv_transpose_shape_tuple reduce_window_shape_tuple".split(), "conv_shapes"),
+    **dict.fromkeys("DotAlgorithm DotAlgorithmPreset DotDimensionNumbers PrecisionLike".split(), "dot_algorithm"),
+    **dict.fromkeys("RaggedDotDimensionNumbers ragged_dot ragged_dot_general scaled_dot".split(), "ragged"),
+    **dict.fromkeys("AccuracyMode Tolerance".split(), "accuracy"),
+    "ConvGeneralDilatedDimensionNumbers": "conv",
+    "device_put_p": "misc",
+    "mulhi": "special",
+}
+#: primitives with other names in their module: JAX's name -> (module of aot/ops, the name there)
+_PRIMITIVES = {
+    "and_p": ("elementwise", "bitwise_and"), "or_p": ("elementwise", "bitwise_or"),
+    "xor_p": ("elementwise", "bitwise_xor"), "not_p": ("elementwise", "bitwise_not"),
+    "approx_top_k_p": ("sorting", "top_k_p"), "bitcast_convert_type_p": ("elementwise", "bitcast_p"),
+    "conv_general_dilated_p": ("conv", "conv_p"), "convert_element_type_p": ("elementwise", "convert_p"),
+}
+_OPS = ("elementwise", "shape", "reductions", "dot", "conv", "windows", "indexing", "sorting", "control", "collectives",
+        "misc", "random", "rng", "special")
+
+
 def __getattr__(name: str):
-    """`lax.linalg` loads when first used; `lax.<name>_p` is the primitive of that name."""
+    """`lax.linalg` and rarely used functions load when first used; `lax.<name>_p` is the primitive of that name."""
     import importlib
+    ops = lambda module: importlib.import_module(f"aot.ops.{module}")
     if name == "linalg":
         return importlib.import_module("aot.lax.linalg")
+    if name in _LAZY:
+        value = globals()[name] = getattr(ops(_LAZY[name]), name)
+        return value
     if name.endswith("_p"):
-        function = globals().get({"and_p": "bitwise_and", "or_p": "bitwise_or", "xor_p": "bitwise_xor",
-                                  "not_p": "bitwise_not"}.get(name, name[:-2]))
+        module, there = _PRIMITIVES.get(name, ("", name))
+        function = getattr(ops(module), there) if module else globals().get(name[:-2]) or (
+            __getattr__(name[:-2]) if name[:-2] in _LAZY else None)
         if hasattr(function, "primitive"):
             return function.primitive
-        for module in ("elementwise", "shape", "reductions", "dot", "conv", "windows", "indexing", "sorting", "control",
-                       "collectives", "misc", "random", "rng", "special"):
-            found = getattr(importlib.import_module(f"aot.ops.{module}"), name, None)
+        if module:
+            return function
+        for module in _OPS:
+            found = getattr(ops(module), name, None)
             if found is not None:
                 return found
     raise AttributeError(f"module 'aot.lax' has no attribute {name!r}")

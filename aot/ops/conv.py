@@ -19,6 +19,10 @@ class ConvDimensionNumbers(NamedTuple):
     out_spec: tuple[int, ...]
 
 
+#: what the functions below take as dimension_numbers
+ConvGeneralDilatedDimensionNumbers = tuple[str, str, str] | ConvDimensionNumbers | None
+
+
 def conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers: Any) -> ConvDimensionNumbers:
     """None (NCHW, OIHW, NCHW), three strings, or a ConvDimensionNumbers -> a ConvDimensionNumbers."""
     if isinstance(dimension_numbers, ConvDimensionNumbers):

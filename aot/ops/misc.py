@@ -88,6 +88,20 @@ def stop_gradient(x: Any):
     return tree_map(one, x)
 
 
+class DevicePut(StopGradient):
+    """A value on another device; the identity in a program for one device."""
+    name = "device_put"
+
+    def jvp(self, primals, tangents):
+        t = tangents[0]
+        return bind(self, *primals), [t if type(t) is Zero else bind1(self, t)]
+
+    def transpose(self, cts, x): return [bind1(self, cts[0])]
+
+
+device_put_p = DevicePut()
+
+
 # ---- fft ---------------------------------------------------------------------------------------------------------
 
 class FftType(enum.IntEnum):

@@ -59,30 +59,31 @@ def _wide(f):
 
 
 def _mulhi(x, y):
-    """Upper half of the product, through a dtype of twice the width, or through halves for 64 bits."""
+    """Upper half of the product: in 32 bits for narrow integers, else schoolbook with halves of the operands."""
     from aot.ops.families import kind
     from aot.trace import typeof
     dtype = typeof(x).dtype
-    bits, letter = dtype.itemsize * 8, "u" if kind(dtype) == "u" else ""
-    if bits == 64:
-        return _mulhi64(x, y, dtype)
-    wide = np.dtype(f"{letter}int{2 * bits}")
-    product = ew.mul(ew.convert(x, wide), ew.convert(y, wide))
-    return ew.convert(ew.shift_right_logical(product, wide.type(bits)), dtype)
-
-
-def _mulhi64(x, y, dtype):
-    """Schoolbook with 32-bit halves; a negative operand adds 2^64 times the other, which is taken off."""
-    u64 = np.dtype("uint64")
-    a, b = ew.convert(x, u64), ew.convert(y, u64)
-    low, half = lambda v: ew.bitwise_and(v, u64.type(0xFFFFFFFF)), lambda v: ew.shift_right_logical(v, u64.type(32))
-    middle = ew.add(ew.mul(half(a), low(b)), half(ew.mul(low(a), low(b))))
-    other = ew.add(ew.mul(low(a), half(b)), low(middle))
-    high = ew.add(ew.add(ew.mul(half(a), half(b)), half(middle)), half(other))
-    if dtype == u64:
+    bits, unsigned = dtype.itemsize * 8, kind(dtype) == "u"
+    if bits < 32:
+        wide = np.dtype("uint32" if unsigned else "int32")
+        product = ew.mul(ew.convert(x, wide), ew.convert(y, wide))
+        return ew.convert(ew.shift_right_logical(product, wide.type(bits)), dtype)
+    word = np.dtype(f"uint{bits}")
+    high = _mulhi_unsigned(ew.convert(x, word), ew.convert(y, word), word, bits // 2)
+    if unsigned:
         return high
-    off = lambda v, other: ew.select(ew.lt(v, ew.sub(v, v)), other, ew.sub(other, other))
-    return ew.convert(ew.sub(ew.sub(high, off(x, b)), off(y, a)), dtype)
+    for v, other in ((x, y), (y, x)):           # a negative operand counts as 2^bits more: take off the other
+        negative = ew.lt(v, dtype.type(0))
+        high = ew.sub(high, ew.select(negative, ew.convert(other, word), ew.sub(high, high)))
+    return ew.convert(high, dtype)
+
+
+def _mulhi_unsigned(x, y, word, half: int):
+    low = lambda v: ew.bitwise_and(v, word.type(2**half - 1))
+    up = lambda v: ew.shift_right_logical(v, word.type(half))
+    middle = ew.add(ew.mul(up(x), low(y)), up(ew.mul(low(x), low(y))))
+    other = ew.add(ew.mul(low(x), up(y)), low(middle))
+    return ew.add(ew.add(ew.mul(up(x), up(y)), up(middle)), up(other))
 
 
 mulhi = binary("mulhi", "", None, None, "iu", emit=lambda e, ins, outs, x, y: e.inline(_mulhi, ins, (x, y))[0],

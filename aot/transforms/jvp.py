@@ -81,7 +81,7 @@ def jvp_flat(f: Callable, primals: Sequence, tangents: Sequence) -> tuple[list, 
     """f maps flat values to a flat list -> (outputs, tangents); tangents may be Zero on both sides."""
     trace = JVPTrace(state.trace)
     with tracing(trace):
-        outs = f(*[x if is_zero(t) or t.dtype == dtypes.float0 else JVPTracer(trace, x, t)
+        outs = f(*[x if is_zero(t) or typeof(t).dtype == dtypes.float0 else JVPTracer(trace, x, t)
                    for x, t in zip(primals, tangents, strict=True)])
         pairs = [trace.pair(x) for x in outs]
     return [x for x, _ in pairs], [t for _, t in pairs]
