@@ -185,7 +185,6 @@ from aot.ops.sorting import approx_max_k, approx_min_k, sort, sort_key_val, top_
 from aot.ops.special import bessel_i0e
 from aot.ops.windows import padtype_to_pads, reduce_window
 
-
 #: rarely used names -> the module of aot/ops that defines them
 _LAZY = {
     **dict.fromkeys("igamma igammac igamma_grad_a igamma_grad_a_p random_gamma_grad random_gamma_grad_p betainc "

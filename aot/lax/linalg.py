@@ -25,8 +25,9 @@ from aot.ops.factorizations import (
 
 #: JAX's names of primitives -> ours: (module of aot/ops, name)
 _PRIMITIVES = {
-    **{f"{n}_p": ("factorizations", f"{n}_p") for n in "cholesky eig eigh lu qr svd triangular_solve tridiagonal_solve".split()},
-    **{f"{n}_p": ("lapack", f"{n}_p") for n in "householder_product ormqr".split()},
+    **{f"{n}_p": (module, f"{n}_p") for module, names in (
+        ("factorizations", "cholesky eig eigh lu qr svd triangular_solve tridiagonal_solve"),
+        ("lapack", "householder_product ormqr")) for n in names.split()},
     "hessenberg_p": ("lapack", "gehrd_p"), "schur_p": ("lapack", "gees_p"), "tridiagonal_p": ("lapack", "sytrd_p"),
 }
 
