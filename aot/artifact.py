@@ -22,6 +22,9 @@ manifest.json (UTF-8, keys sorted):
     toolchain    {"jaxlib": .., "python": .., ..}: versions at build time, for people
     members      {name: {"size": bytes, "sha256": hex}} for every other member; to be checked before use
     functions    {FN: function}
+    external     optional: {"file": name of a safetensors file in the same folder, "arrays": {name: {"shape", "dtype"}}}:
+                 weights that are not in the artifact; the file may be exchanged for one with arrays of the same types
+    created      optional: the date that SOURCE_DATE_EPOCH gave, "2026-01-31T12:00:00Z"
 
 function:
 
@@ -58,9 +61,10 @@ import json
 import os
 import platform
 import struct
+import time
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -119,20 +123,38 @@ class Function:
 
 
 def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mapping[str, np.ndarray] | None = None,
-          toolchain: Mapping[str, str] | None = None) -> None:
-    """Write an artifact atomically.  `weights` holds every array that a function's `parameters` name.
+          toolchain: Mapping[str, str] | None = None, separate: Collection[str] = ()) -> list[str]:
+    """Write an artifact atomically -> the files written.  `weights` holds every array that `parameters` name.
 
-    Raises AotError when the file cannot be written or a name is used twice.
+    separate: the weights that go to a file next to the artifact, NAME.weights.safetensors.
+    Raises AotError when a file cannot be written or a name is used twice.
     """
-    functions = list(functions)
+    functions, path, weights = list(functions), os.fspath(path), weights or {}
     host = host_info()
     tools = {"jaxlib": host["jaxlib"], "python": platform.python_version(), "numpy": np.__version__}
     manifest: dict[str, Any] = {"format": "aot", "schema": SCHEMA, "producer": f"aotc {VERSION}", "members": {},
-                                "toolchain": {**tools, **(toolchain or {})}, "functions": {}}
-    with replacing(os.fspath(path)) as f, zipfile.ZipFile(f, "w") as z:
-        for name, parts in _contents(functions, weights or {}, manifest["functions"]):
+                                "toolchain": {**tools, **(toolchain or {})}, "functions": {}, **_created()}
+    apart = {k: v for k, v in weights.items() if k in separate}
+    files = [path, path.removesuffix(".aot") + ".weights.safetensors"][:1 + bool(apart)]
+    if apart:
+        manifest["external"] = {"file": os.path.basename(files[1]), "arrays": {
+            k: {"shape": list(v.shape), "dtype": v.dtype.name} for k, v in apart.items()}}
+        with replacing(files[1]) as f:
+            f.writelines(pack_tensors(apart))
+    inside = {k: v for k, v in weights.items() if k not in apart}
+    with replacing(path) as f, zipfile.ZipFile(f, "w") as z:
+        for name, parts in _contents(functions, inside, manifest["functions"]):
             manifest["members"][name] = add_member(z, name, parts)
         add_member(z, "manifest.json", [json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()])
+    return files
+
+
+def _created() -> dict[str, str]:
+    """The date of the build, only where SOURCE_DATE_EPOCH gives one: equal builds have equal bytes."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not epoch.isdigit():
+        return {}
+    return {"created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(epoch)))}
 
 
 def _contents(functions: list[Function], weights: Mapping[str, np.ndarray],

@@ -224,11 +224,12 @@ def executable(program: Program, target: targets.Target) -> artifact.Executable:
 
 
 def as_executable(built: Any, target: targets.Target, xla_flags: dict) -> artifact.Executable:
-    known = {k: built.info.get(k) for k in ("platform", "cpu_features", "memory", "flops")}
-    host = artifact.host_info()
-    where = {"machine": host["machine"]} if target.kind == "cpu" else {"device_kind": target.chip}
-    return artifact.Executable(target.name, built.blob, jaxlib=host["jaxlib"], jaxlib_build=host["jaxlib_build"],
-                               xla_flags=xla_flags, **known, **where)
+    host, info = artifact.host_info(), built.info
+    return artifact.Executable(
+        target.name, built.blob, platform=info["platform"], machine=host["machine"] if target.kind == "cpu" else "",
+        cpu_features=info["cpu_features"], jaxlib=host["jaxlib"], jaxlib_build=host["jaxlib_build"],
+        xla_flags=xla_flags, device_kind=target.chip if target.kind != "cpu" else "", memory=info.get("memory"),
+        flops=info.get("flops"))
 
 
 def _golden(program: Program, record: artifact.Function) -> tuple[list[np.ndarray], list[np.ndarray]]:

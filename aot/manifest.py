@@ -120,7 +120,8 @@ class Checker:
         for k, v in value.items():
             if k not in keys:
                 close = difflib.get_close_matches(k, keys, 1)
-                self.fail((*at, k), f"unknown key; {f'did you mean {close[0]!r}?' if close else 'known are: ' + ', '.join(keys)}")
+                hint = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(keys)}"
+                self.fail((*at, k), f"unknown key; {hint}")
             self.value(v, keys[k], (*at, k))
         for k, spec in keys.items():
             if spec.required and k not in value:

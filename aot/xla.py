@@ -273,6 +273,12 @@ def _dialects() -> tuple:
                           mhlo.register_mhlo_dialect)
 
 
+def warm_up() -> None:
+    """Load jaxlib and its MLIR bindings, but make no client: the process can still fork."""
+    _load()
+    _dialects()
+
+
 def mlir_context() -> Any:
     """A fresh MLIR context with every dialect that XLA reads."""
     ir, registry, registrars = _dialects()

@@ -48,14 +48,16 @@ class InputError(AotError, TypeError):
     """The arguments of a call do not fit the function's signature."""
 
 
-def load(path: str | os.PathLike | bytes, *, strict: bool = False) -> Artifact:
+def load(path: str | os.PathLike | bytes, *, strict: bool = False, weights: str | os.PathLike | None = None) -> Artifact:
     """Open an artifact (a path, or its bytes): `load(path)[name](*args)`.
+
+    weights: a safetensors file to use instead of the one that an artifact with separate weights names.
 
     Only the manifest is read here; a function is verified and prepared when it is looked up.  `strict=True` refuses a
     function that has no executable for this host instead of compiling its StableHLO program.
     Raises AotError for a file that is missing, truncated, damaged, of another kind or of a newer schema.
     """
-    return Artifact(path, strict=strict)
+    return Artifact(path, strict=strict, weights=weights)
 
 
 def key(seed: int) -> np.ndarray:
@@ -456,9 +458,10 @@ class Artifact:
     Attributes: path, manifest (the parsed manifest.json), strict.
     """
 
-    def __init__(self, path: str | os.PathLike | bytes, *, strict: bool = False):
+    def __init__(self, path: str | os.PathLike | bytes, *, strict: bool = False,
+                 weights: str | os.PathLike | None = None):
         self.path = "<bytes>" if isinstance(path, bytes) else os.fspath(path)
-        self.strict = strict
+        self.strict, self._external = strict, weights
         buf = memoryview(path) if isinstance(path, bytes) else _map_file(self.path)
         self._members = _members(buf, self.path)
         self.manifest = _manifest(self._members, self.path)
@@ -505,8 +508,26 @@ class Artifact:
         """The stored arrays by name: read-only views of the mapped file."""
         if self._weights is None:
             stored = "weights" in self.manifest["members"]
-            self._weights = tensors(self.member("weights"), f"{self.path}: weights") if stored else {}
+            inside = tensors(self.member("weights"), f"{self.path}: weights") if stored else {}
+            self._weights = {**inside, **self._separate()}
         return self._weights
+
+    def _separate(self) -> dict[str, np.ndarray]:
+        """The weights in a file of their own, which must have the types that the programs take."""
+        entry = self.manifest.get("external")
+        if entry is None:
+            if self._external is not None:
+                raise AotError("it holds its weights, so others cannot be given", where=self.path)
+            return {}
+        path = os.fspath(self._external or os.path.join(os.path.dirname(self.path), entry["file"]))
+        arrays = tensors(_map_file(path), path)
+        for name, want in entry["arrays"].items():
+            a = arrays.get(name)
+            wanted = short(want["dtype"], want["shape"])
+            if a is None or (a.dtype.name, list(a.shape)) != (want["dtype"], want["shape"]):
+                got = "it is missing" if a is None else f"got {short(a.dtype, a.shape)}"
+                raise AotError(f"weight {name!r}: expected {wanted}, {got}", where=path)
+        return {name: arrays[name] for name in entry["arrays"]}
 
     def golden(self, name: str) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
         """(inputs, outputs) in flat order that were recorded at build time, or None."""

@@ -1,0 +1,12 @@
+"""The build system: a project's manifest, up-to-date check, workers, and lock file.
+
+    manifest = aot.manifest.load("aot.toml")
+    outcome = aot.project.build(manifest, aot.project.Options(jobs=2), print)
+
+`driver` decides what to do, `state` remembers what was done, `pool` and `server` run `tasks` in processes of their
+own, `dependencies` tells which files a trace has read.
+"""
+from aot.project.driver import Options, TaskError, build, clean
+from aot.project.state import Lock, State
+
+__all__ = ["Lock", "Options", "State", "TaskError", "build", "clean"]

@@ -1,0 +1,309 @@
+"""`build`: from a manifest to artifacts, doing only what is needed, several things at a time.
+
+Each artifact goes through: trace and first target (`lower`), further targets (`compile`), writing (`assemble`).  What
+happens is reported as events: dicts with a "reason", which `aot build --message-format json` prints as they are.
+"""
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aot import manifest as manifests
+from aot.errors import AotError
+from aot.manifest import Manifest
+from aot.project import dependencies
+from aot.project.pool import Pool
+from aot.project.state import Lock, State
+
+Report = Callable[[dict], None]
+
+
+@dataclass
+class Options:
+    """How to build.  names: functions or artifacts, none for all; targets: instead of the manifest's; timeout: seconds
+    for one task; cache: directory, or None for no cache."""
+    names: Sequence[str] = ()
+    jobs: int = 0
+    profile: str = "release"
+    targets: Sequence[str] = ()
+    locked: bool = False
+    offline: bool = False
+    keep_going: bool = False
+    require_hit: bool = False
+    force: bool = False
+    timeout: float | None = None
+    cache: str | None = None
+
+
+@dataclass
+class Job:
+    """One artifact to build: its items, and how far it has come."""
+    path: str
+    items: list[dict]
+    wanted: dict
+    left: int = 0
+    failed: bool = False
+    files: set[str] = field(default_factory=set)
+    made: dict[str, dict] = field(default_factory=dict)
+
+
+def build(manifest: Manifest, options: Options, report: Report) -> dict:
+    """Build what is not fresh -> {"ok", "fresh", "built", "failed", "errors"} and the records of all artifacts.
+
+    Raises AotError for a request that cannot be carried out; a function that fails is an event.
+    """
+    return Builder(manifest, options, report).run()
+
+
+class Builder:
+    def __init__(self, manifest: Manifest, options: Options, report: Report):
+        self.manifest, self.options, self.report = manifest, options, report
+        self.root, self.output = manifest.root, manifest.output(options.profile)
+        self.state = State(self.root, self.output)
+        self.hidden = os.path.join(self.root, self.output, ".aot")
+        self.stage = os.path.join(self.hidden, f"stage-{os.getpid()}")
+        self.lock = Lock(self.root)
+        self.identity = dependencies.identity()
+        self.pool = Pool(options.jobs or available_cpus())
+        self.errors: list[dict] = []
+
+    def run(self) -> dict:
+        if self.options.locked:
+            self.lock.check_tools(self.identity["tools"])
+        try:
+            with self.pool:
+                jobs, every = self._plan()
+                stale = [job for job in jobs if self._is_stale(job)]
+                self._check_targets(stale)
+                if stale:
+                    self._work(stale)
+        finally:
+            self._tidy()
+        return self._outcome(jobs, stale, every)
+
+    # ---- planning ----
+    def _plan(self) -> tuple[list[Job], set[str]]:
+        """The artifacts asked for, and the names of all functions of the manifest."""
+        items = manifests.items(self.manifest, self.options.profile, self._entries())
+        if not items:
+            raise AotError(f"{manifests.FILE} names no function", hint="add [[function]], or modules with @aot.entry")
+        groups: dict[str, list[dict]] = {}
+        for item in items:
+            if self.options.targets:
+                item["targets"] = list(self.options.targets)
+            groups.setdefault(item["artifact"], []).append(item)
+        chosen = self._chosen(groups)
+        return ([Job(os.path.join(self.output, name), group, {"items": group, **self.identity})
+                 for name, group in groups.items() if name in chosen], {i["name"] for i in items})
+
+    def _chosen(self, groups: dict[str, list[dict]]) -> set[str]:
+        chosen = set() if self.options.names else set(groups)
+        for name in self.options.names:
+            base = os.path.basename(name)
+            found = [g for g, items in groups.items() if base in (g, g.removesuffix(".aot"))
+                     or any(name in (i["name"], i["function"].rpartition(":")[2]) for i in items)]
+            if not found:
+                known = ", ".join(i["name"] for items in groups.values() for i in items)
+                raise AotError(f"{manifests.FILE} has no function {name!r}", hint=f"it has: {known}")
+            chosen.update(found)
+        return chosen
+
+    def _entries(self) -> list[dict]:
+        """Functions marked in modules, from the records while the modules' files are the same."""
+        found = []
+        for i, module in enumerate(self.manifest.project.get("modules", [])):
+            name, wanted = f"modules/{module}", {"module": module, **self.identity}
+            if self.options.force or self.state.stale(name, wanted):
+                self.pool.submit({**self._task(), "do": "discover", "module": module}, log=self._log(f"module{i}"))
+                _, reply, _ = self.pool.next() or (None, {}, 0)
+                if "error" in reply:
+                    raise TaskError(reply["error"], module)
+                result = reply["result"]
+                self.state.record(name, wanted, result["dependencies"], [], result["entries"])
+            found += self.state.records[name]["result"]
+        return found
+
+    def _is_stale(self, job: Job) -> bool:
+        why = "--force" if self.options.force else self.state.stale(job.path, job.wanted)
+        if why is None:
+            self.report({"reason": "fresh", "artifact": job.path, "functions": [i["name"] for i in job.items]})
+            if self.options.locked:
+                for name, made in self.state.records[job.path]["result"].items():
+                    self._check_lock(name, made)
+        else:
+            self.report({"reason": "stale", "artifact": job.path, "why": why,
+                         "tasks": sum(len(_executables(i)) or 1 for i in job.items)})
+        return why is not None
+
+    def _check_targets(self, jobs: list[Job]) -> None:
+        from aot import targets
+        for name in {t for job in jobs for item in job.items for t in item["targets"]}:
+            try:
+                targets.require(name)
+            except AotError as e:
+                if self.options.targets:
+                    raise
+                i = next((i for i, f in enumerate(self.manifest.functions) if name in f.get("targets", ())), None)
+                at = ("function", i, "targets") if i is not None else ("project", "targets")
+                self.manifest.fail(at, e.message, e.hint)
+
+    # ---- working ----
+    def _task(self) -> dict:
+        where = {"directory": self.options.cache, "offline": self.options.offline} if self.options.cache else None
+        return {"root": self.root, "output": self.output, "cache": where, "require_hit": self.options.require_hit}
+
+    def _log(self, name: str) -> str:
+        folder = os.path.join(self.hidden, "log")
+        os.makedirs(folder, exist_ok=True)
+        return os.path.join(folder, f"{name.replace(':', '-')}.log")
+
+    def _work(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            for item in job.items:
+                job.left += 1
+                first = next(iter(_executables(item)), None)
+                self._submit(job, item, "lower", first, {"stage": self._stage(item), "target": first, "x64": item["x64"]})
+        while self.pool.busy:
+            found = self.pool.next()
+            if found is not None:
+                (job, item, do, target), reply, seconds = found
+                self._finished(job, item, do, target, reply, seconds)
+
+    def _stage(self, item: dict) -> str:
+        return os.path.join(self.stage, item["name"])
+
+    def _submit(self, job: Job, item: dict, do: str, target: str | None, extra: dict) -> None:
+        from aot import targets
+        if self.errors and not self.options.keep_going:
+            return
+        env = targets.parse(target).environment if target else {}
+        name = item["name"] if do != "assemble" else os.path.basename(job.path)
+        self.pool.submit({**self._task(), "do": do, "item": item, **extra}, env=env, timeout=self.options.timeout,
+                         log=self._log("-".join(filter(None, (name, target, do)))), tag=(job, item, do, target))
+
+    def _finished(self, job: Job, item: dict, do: str, target: str | None, reply: dict, seconds: float) -> None:
+        if "error" in reply:
+            return self._failed(job, item, do, target, reply["error"])
+        result = reply["result"]
+        if do == "assemble":
+            return self._built(job, result, seconds)
+        job.left -= 1
+        if do == "lower":
+            self._lowered(job, item, result)
+        known = {k: v for k, v in result.get("compile", {}).items() if k not in ("cpu_features", "platform", "created")}
+        self.report({"reason": "compiled" if target else "lowered", "artifact": job.path, "function": item["name"],
+                     "target": target, "seconds": round(seconds, 3), **known})
+        if not job.left and not job.failed:
+            self._assemble(job)
+
+    def _lowered(self, job: Job, item: dict, result: dict) -> None:
+        job.files.update(result["dependencies"])
+        made = job.made[item["name"]] = {k: result[k] for k in ("signature", "program", "weights")}
+        if self.options.locked and not self._check_lock(item["name"], made):
+            job.failed = True
+            return
+        for n, target in enumerate(_executables(item)[1:], 1):
+            job.left += 1
+            self._submit(job, item, "compile", target, {"stage": self._stage(item), "target": target, "number": n})
+
+    def _check_lock(self, name: str, made: dict) -> bool:
+        why = self.lock.check(name, made) if self.options.profile == "release" else None
+        if why:
+            self._error({"function": name, "target": None, "kind": "error", "message": why,
+                         "hint": "build without --locked to accept it"})
+        return why is None
+
+    def _assemble(self, job: Job) -> None:
+        parts = [{"stage": self._stage(i), "executables": len(_executables(i)), "separate": i["weights_mode"] == "separate"}
+                 for i in job.items]
+        self._submit(job, job.items[0], "assemble", None, {"path": job.path, "functions": parts})
+
+    def _built(self, job: Job, result: dict, seconds: float) -> None:
+        files = {*job.files, os.path.relpath(self.manifest.path, self.root)} - {manifests.FILE}
+        self.state.record(job.path, job.wanted, files, result["files"], job.made)
+        self.report({"reason": "artifact", "artifact": job.path, "files": result["files"], "size": result["size"],
+                     "functions": [i["name"] for i in job.items], "seconds": round(seconds, 3),
+                     "signatures": [m["signature"] for m in job.made.values()]})
+
+    def _failed(self, job: Job, item: dict, do: str, target: str | None, error: dict) -> None:
+        job.failed, job.left = True, job.left - 1
+        name = item["name"] if do != "assemble" else job.path
+        self._error({"function": name, "target": target, "artifact": job.path, **error,
+                     "log": self._log("-".join(filter(None, (os.path.basename(name), target, do))))})
+
+    def _error(self, error: dict) -> None:
+        self.errors.append(error)
+        self.report({"reason": "failed", **error})
+        if not self.options.keep_going:
+            self.pool.cancel()
+
+    # ---- ending ----
+    def _tidy(self) -> None:
+        """Remove what this build, or one that was killed, left half done."""
+        for folder in glob.glob(os.path.join(glob.escape(self.hidden), "stage-*")):
+            pid = folder.rpartition("-")[2]
+            if folder == self.stage or not os.path.exists(f"/proc/{pid}"):
+                shutil.rmtree(folder, ignore_errors=True)
+        for left in glob.glob(os.path.join(glob.escape(os.path.join(self.root, self.output)), "*.tmp")):
+            pid = left.split(".")[-2]
+            if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+                os.unlink(left)
+
+    def _outcome(self, jobs: list[Job], stale: list[Job], every: set[str]) -> dict:
+        built = [job for job in stale if not self.state.stale(job.path, job.wanted)]
+        ok = not self.errors and len(built) == len(stale)
+        if ok and not self.options.locked and self.options.profile == "release":
+            made = {name: m for job in jobs for name, m in self.state.records[job.path]["result"].items()}
+            self.lock.update(self.identity["tools"], made, every)
+        records = [self.state.records[job.path] for job in jobs if job.path in self.state.records]
+        return {"ok": ok, "fresh": len(jobs) - len(stale), "built": len(built), "failed": len(stale) - len(built),
+                "errors": self.errors, "records": records}
+
+
+class TaskError(AotError):
+    """A task failed outside of any artifact.  error: the worker's reply."""
+
+    def __init__(self, error: dict, where: str):
+        self.error = error
+        super().__init__(f"{where}: {error['message']}")
+
+
+def _executables(item: dict) -> list[str]:
+    return [t for t in item["targets"] if t != "stablehlo"]
+
+
+def available_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def clean(manifest: Manifest) -> list[str]:
+    """Remove every artifact and record that builds have written -> the files removed."""
+    removed = []
+    profiles = {*manifest.profiles, *manifests.PROFILES}
+    for output in {manifest.output(p) for p in profiles}:
+        state = State(manifest.root, output)
+        for record in state.records.values():
+            for path in record["outputs"]:
+                full = os.path.join(manifest.root, path)
+                if os.path.isfile(full):
+                    os.unlink(full)
+                    removed.append(path)
+        shutil.rmtree(os.path.join(manifest.root, output, ".aot"), ignore_errors=True)
+        for folder in (output, os.path.dirname(output)):
+            try:
+                os.rmdir(os.path.join(manifest.root, folder)) if folder else None
+            except OSError:
+                pass  # it holds what builds have not written, or is not there
+    return sorted(removed)
+
+
+def find_job(manifest: Manifest, name: str, profile: str = "release") -> dict[str, Any]:
+    """The resolved item of a function.  Raises AotError."""
+    for item in manifests.items(manifest, profile):
+        if name == item["name"]:
+            return item
+    raise AotError(f"{manifests.FILE} has no function {name!r}")
