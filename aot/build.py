@@ -118,7 +118,6 @@ def describe(program: Program, targets_: Sequence[str] = ("cpu",), golden: bool 
              stage: Stage = nullcontext) -> tuple[artifact.Function, dict[str, np.ndarray]]:
     """Compile one function: its artifact record and the weights that it needs.
 
-    Only targets that this process can compile for: `cpu` (as XLA_FLAGS limit it), `cuda:..` and `tpu:..`.
     stage: called with what is being done, as a context manager.  Raises AotError for an unknown target.
     """
     wanted = [targets.require(t) for t in targets_]
@@ -216,11 +215,11 @@ def _custom_calls(program: Program, text: str) -> list[str]:
 
 
 def executable(program: Program, target: targets.Target) -> artifact.Executable:
-    """Compile for a target, and what the result needs of its host."""
-    built = program.built if target.name == "cpu" else program.build(target)
-    if target.kind == "cpu":
-        program.__dict__["built"] = built  # what the recorded result is computed with
-    return as_executable(built, target, program.xla_flags)
+    """Compile for a target, and what the result needs of its host.  Other targets than `cpu` get a worker process."""
+    if target.name != "cpu":
+        from aot.project.pool import compile_elsewhere
+        return compile_elsewhere(program.lowered.text, target, program.xla_flags)
+    return as_executable(program.built, target, program.xla_flags)
 
 
 def as_executable(built: Any, target: targets.Target, xla_flags: dict) -> artifact.Executable:

@@ -21,10 +21,18 @@ from ._errors import OK, run_guarded
 # name -> one line of help.  The command itself is `command` in the file of that name.
 COMMANDS = {
     "compile": "Compile a function to an .aot artifact.",
+    "init": "Write a first aot.toml.",
+    "build": "Build the artifacts of a project, as far as they are not up to date.",
+    "clean": "Remove what `aot build` has written.",
     "trace": "Print a function's jaxpr or StableHLO.",
     "run": "Run a function of an artifact on given inputs.",
     "inspect": "Show what an artifact contains and what would run here.",
     "verify": "Check an artifact's checksums and replay its recorded results.",
+    "diff": "Show in what two artifacts differ.",
+    "bench": "Measure load and run times of an artifact.",
+    "targets": "List what can be built for, and what to install for the rest.",
+    "cache": "Look at and look after the cache of compiled programs.",
+    "doctor": "Check this installation.",
 }
 
 

@@ -26,7 +26,8 @@ def command(targets: tuple[str, ...], name: str | None, output: str | None, no_g
     aot compile model.py:predict --weights params.npz --arg 'f32[32,784]' -o model.aot
     aot compile model:loss --arg '{"w": f32[3], "b": f32[]}' --arg 'f32[8,3]' --value-and-grad 0
     """
-    from aot import build
+    from aot import build, cache
+    cache.use(cache.from_environment())
     with stage(f"importing {options['function']}"):
         made = program(name=name, **options)
     path = output or f"{made.name}.aot"

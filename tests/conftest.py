@@ -1,13 +1,18 @@
 """Shared fixtures."""
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["AOT_CACHE_DIR"] = tempfile.mkdtemp(prefix="aot-test-cache-")
+atexit.register(shutil.rmtree, os.environ["AOT_CACHE_DIR"], True)
 
 
 def store(path, text, arguments, result, *, parameters=None, weights=None, executable=True, program=True, **fields):

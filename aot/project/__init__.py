@@ -6,7 +6,8 @@
 `driver` decides what to do, `state` remembers what was done, `pool` and `server` run `tasks` in processes of their
 own, `dependencies` tells which files a trace has read.
 """
-from aot.project.driver import Options, TaskError, build, clean
+from aot.project.driver import Options, TaskError, build, clean, explain, named_program
 from aot.project.state import Lock, State
 
-__all__ = ["Lock", "Options", "State", "TaskError", "build", "clean"]
+__all__ = ["Lock", "Options", "State", "TaskError", "build", "clean", "explain",
+           "named_program"]

@@ -68,7 +68,7 @@ class Builder:
         self.stage = os.path.join(self.hidden, f"stage-{os.getpid()}")
         self.lock = Lock(self.root)
         self.identity = dependencies.identity()
-        self.pool = Pool(options.jobs or available_cpus())
+        self.pool = Pool(options.jobs or available_cpus(), self._started)
         self.errors: list[dict] = []
 
     def run(self) -> dict:
@@ -184,6 +184,11 @@ class Builder:
         name = item["name"] if do != "assemble" else os.path.basename(job.path)
         self.pool.submit({**self._task(), "do": do, "item": item, **extra}, env=env, timeout=self.options.timeout,
                          log=self._log("-".join(filter(None, (name, target, do)))), tag=(job, item, do, target))
+
+    def _started(self, tag: Any) -> None:
+        if tag is not None:
+            job, item, do, target = tag
+            self.report({"reason": "started", "artifact": job.path, "function": item["name"], "task": do, "target": target})
 
     def _finished(self, job: Job, item: dict, do: str, target: str | None, reply: dict, seconds: float) -> None:
         if "error" in reply:
@@ -307,3 +312,24 @@ def find_job(manifest: Manifest, name: str, profile: str = "release") -> dict[st
         if name == item["name"]:
             return item
     raise AotError(f"{manifests.FILE} has no function {name!r}")
+
+
+def named_program(name: str) -> Any:
+    """The program of a function of the manifest, here or above."""
+    from aot.project.tasks import program_of
+    found = manifests.load(manifests.find())
+    item = find_job(found, name)
+    os.chdir(found.root)
+    return program_of(item)
+
+
+def explain(program: Any, target: str, cache: Any) -> dict[str, Any]:
+    """`Cache.explain` for a program and a target."""
+    from aot import targets
+    from aot.compile import cached
+    wanted = targets.require(target)
+    if wanted.environment:
+        os.environ.update(wanted.environment)  # as in the worker that would compile it
+    fields = cached.host_fields if wanted.kind == "cpu" else cached.cross_fields
+    where = wanted.name if wanted.kind == "cpu" else wanted
+    return cache.explain(fields(program.lowered.text, program.xla_flags, where))

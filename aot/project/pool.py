@@ -16,11 +16,13 @@ from aot.errors import AotError
 class Pool:
     """Runs tasks in workers, `jobs` at a time, in the order of submission.  Use as a context manager.
 
-    Leaving the block, for whatever reason, ends every worker.  The server starts with the first task.
+    Leaving the block, for whatever reason, ends every worker.  The server starts with the first task.  on_start: called
+    with the tag of a task that starts.
     """
 
-    def __init__(self, jobs: int = 1):
+    def __init__(self, jobs: int = 1, on_start: Any = None):
         self.jobs, self.waiting, self.running = max(1, jobs), deque(), {}
+        self.on_start = on_start or (lambda tag: None)
         self.server: subprocess.Popen | None = None
         self._next, self._buffer, self._lines = 0, b"", deque()
 
@@ -56,6 +58,7 @@ class Pool:
         while self.waiting and len(self.running) < self.jobs:
             request, tag = self.waiting.popleft()
             self.running[request["id"]] = tag, time.monotonic()
+            self.on_start(tag)
             try:
                 self.server.stdin.write(json.dumps(request).encode() + b"\n")
             except BrokenPipeError:
@@ -95,3 +98,27 @@ class Pool:
             self.server.wait()
         self.server.stdout.close()  # type: ignore[union-attr]
         self.server = None
+
+
+def compile_elsewhere(text: str, target: Any, flags: dict[str, Any]) -> Any:
+    """StableHLO text -> `artifact.Executable` for a target that needs a process set up for it.  Raises AotError."""
+    import tempfile
+
+    from aot import artifact, cache
+    store = cache.active()
+    where = {"directory": store.directory, "offline": not store.remotes} if store else None
+    with tempfile.TemporaryDirectory() as stage, Pool() as pool:
+        with open(os.path.join(stage, "main.mlir"), "w") as f:
+            f.write(text)
+        task = {"do": "compile", "root": os.getcwd(), "output": stage, "stage": stage, "target": target.name, "number": 0,
+                "item": {"xla_flags": flags}, "cache": where}
+        pool.submit(task, log=(log := os.path.join(stage, "log")), env=target.environment)
+        _, reply, _ = pool.next() or (None, {"error": {"message": "no reply"}}, 0)
+        if "error" in reply:
+            with open(log, errors="replace") as f:
+                tail = "".join(f.readlines()[-20:])
+            raise AotError(f"compiling for {target.name}: {reply['error']['message']}" + (tail and f"\n{tail}"))
+        with open(os.path.join(stage, "exec.0.json")) as f:
+            about = json.load(f)
+        with open(os.path.join(stage, "exec.0"), "rb") as f:
+            return artifact.Executable(blob=f.read(), **about)
