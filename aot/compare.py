@@ -66,7 +66,7 @@ def _programs(x: Any, y: Any, name: str, lines: bool) -> list[Row]:
         return []
     from aot import xla
     texts = [xla.from_portable_bytecode(p).splitlines() if p else [] for p in (a, b)]
-    changes = [line for line in difflib.unified_diff(*texts, "a", "b", n=1, lineterm="") if line[:2] not in ("--", "++")]
+    changes = [line for line in difflib.unified_diff(texts[0], texts[1], n=1, lineterm="") if line[:2] not in ("--", "++")]
     count = sum(line[0] in "+-" for line in changes)
     if not count:
         return [_row(name, "program", "the same operations, written differently")]

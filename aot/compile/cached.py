@@ -56,8 +56,7 @@ def build(text: str, target: Any, flags: dict[str, Any]) -> Built:
 
     Raises AotError when the target's compiler refuses the program.
     """
-    host = target.kind == "cpu"
-    fields = host_fields(text, flags, target.name) if host else cross_fields(text, flags, target)
+    host, fields = target.kind == "cpu", fields_of(text, target, flags)
     store, k = cache.active(), cache.key(fields)
     if store is not None and (found := store.lookup(k)):
         built = _from_cache(*found, host, text, flags)
@@ -137,6 +136,11 @@ def refuse_miss(fields: dict) -> None:
     if require_hit:
         raise AotError(f"{fields['name']} for {fields['target']} is not in the cache, and --require-cache-hit was given",
                        hint="aot cache explain tells which input changed")
+
+
+def fields_of(text: str, target: Any, flags: dict) -> dict[str, Any]:
+    """Everything that decides the executable of a program for a `Target`."""
+    return host_fields(text, flags, target.name) if target.kind == "cpu" else cross_fields(text, flags, target)
 
 
 def program_fields(text: str, target: str, flags: dict) -> dict[str, Any]:

@@ -330,6 +330,4 @@ def explain(program: Any, target: str, cache: Any) -> dict[str, Any]:
     wanted = targets.require(target)
     if wanted.environment:
         os.environ.update(wanted.environment)  # as in the worker that would compile it
-    fields = cached.host_fields if wanted.kind == "cpu" else cached.cross_fields
-    where = wanted.name if wanted.kind == "cpu" else wanted
-    return cache.explain(fields(program.lowered.text, program.xla_flags, where))
+    return cache.explain(cached.fields_of(program.lowered.text, wanted, program.xla_flags))
