@@ -222,8 +222,9 @@ def load(path: str | os.PathLike) -> Manifest:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as e:
-        m = re.match(r"(.*?)\s*\(at line (\d+), column (\d+)\)", str(e))
-        where, what = (f":{m[2]}:{m[3]}", m[1]) if m else ("", str(e))
+        what, _, place = str(e).partition(" (at ")
+        m = re.match(r"line (\d+), column (\d+)", place)
+        where = f":{m[1]}:{m[2]}" if m else f":{text.count(chr(10)) + 1}"
         raise ManifestError(f"{os.path.relpath(path)}{where}: {what}") from None
     made = Manifest(path, os.path.dirname(path), text, data.get("project", {}), data.get("function", []),
                     data.get("profile", {}))
