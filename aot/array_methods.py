@@ -205,6 +205,10 @@ class ArrayMethods:
         """Whether the dtype gives way to the other operand's in promotion."""
         return self.aval.weak_type
 
+    @property
+    def __numpy_dtype__(self) -> Any:
+        return self.dtype
+
     # ---- properties that compute ---------------------------------------------------------------------------------
     T = property(_unary("transpose"))
     mT = property(_unary("matrix_transpose"))
@@ -259,6 +263,19 @@ class ArrayMethods:
     def byteswap(self) -> Any:
         """The bytes of every element in reversed order."""
         return _np._byteswap(self)
+
+    # ---- placement -----------------------------------------------------------------------------------------------
+    def to_device(self, device: Any, *, stream: Any = None) -> Any:
+        """A copy of the array on another device."""
+        if stream is not None:
+            raise NotImplementedError("stream argument of array.to_device()")
+        from aot.api import device_put
+
+        return device_put(self, device)
+
+    def clone(self) -> Any:
+        """A copy of the array."""
+        return _np.copy(self)
 
     # ---- conversions to Python -----------------------------------------------------------------------------------
     def item(self, *args: int) -> bool | int | float | complex:
