@@ -47,7 +47,7 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
             if self.buf.is_deleted():
                 raise RuntimeError(f"Array has been deleted with shape={self.aval.str_short(False)}. "
                                    "hint: it was donated to a jitted function or deleted; use the function's result")
-            self._host = xla.to_numpy(self.buf)
+            self._host = gather(self) if xla.is_multi_device(self.buf) else xla.to_numpy(self.buf)
         return self._host
 
     def _numeric(self) -> np.ndarray:
@@ -118,17 +118,51 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
 
     @property
     def sharding(self):
+        """How the array is laid out over devices."""
         from aot.sharding import SingleDeviceSharding
-        return SingleDeviceSharding(self.device)
+        s = self.buf._sharding
+        return s.logical if hasattr(s, "logical") else SingleDeviceSharding(s._device)
 
     @property
-    def device(self): return self.buf._sharding._device
+    def device(self) -> Any:
+        """The device, or the sharding of an array on several."""
+        s = self.buf._sharding
+        return s.logical if hasattr(s, "logical") else s._device
 
-    def devices(self) -> set: return {self.device}
+    def devices(self) -> set: return self.sharding.device_set
 
-    is_fully_addressable = True
-    is_fully_replicated = True
-    committed = False
+    @property
+    def is_fully_addressable(self) -> bool: return self.sharding.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool: return self.sharding.is_fully_replicated
+
+    @property
+    def committed(self) -> bool: return xla.is_multi_device(self.buf)
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The parts of the array on this process's devices."""
+        s = self.sharding
+        if not xla.is_multi_device(self.buf):
+            return [Shard(self.device, tuple(slice(None) for _ in self.shape), 0, self)]
+        where, seen, out = s.devices_indices_map(self.shape), {}, []
+        local = ShapedArray(s.shard_shape(self.shape), self.aval.dtype, self.aval.weak_type)
+        mine = [d for d in s.device_tuple if d in s.addressable_devices]
+        for d, b in zip(mine, xla.single_device_buffers(self.buf)):
+            at = str(where[d])
+            seen[at] = seen.get(at, -1) + 1
+            out.append(Shard(d, where[d], seen[at], Array(b, local)))
+        return out
+
+    def addressable_data(self, index: int) -> Array: return self.addressable_shards[index].data
+
+    @property
+    def global_shards(self) -> list[Shard]: return self.addressable_shards
+
+    def to_device(self, device: Any, *, stream=None) -> Array: return device_put_one(self, device)
+
+    def unsafe_buffer_pointer(self) -> int: return self.buf.unsafe_buffer_pointer()
 
     def __repr__(self):
         if not isinstance(self.dtype, np.dtype):
@@ -143,8 +177,35 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
     def __str__(self): return str(self._value) if isinstance(self.dtype, np.dtype) else repr(self)
 
 
-def from_buffer(buf: Any, aval: ShapedArray) -> Array:
-    return Array(buf, aval)
+class Shard:
+    """One device's part of an array: which device, which slices of the whole, which copy of them, the data."""
+    __slots__ = ("data", "device", "index", "replica_id")
+
+    def __init__(self, device: Any, index: tuple, replica_id: int, data: Array):
+        self.device, self.index, self.replica_id, self.data = device, index, replica_id, data
+
+    def __repr__(self):
+        return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data})"
+
+
+def gather(x: Array) -> np.ndarray:
+    """The whole of an array that lies on several devices, on the host."""
+    if x.is_fully_replicated:
+        return xla.to_numpy(xla.single_device_buffers(x.buf)[0])
+    if not x.is_fully_addressable:
+        raise RuntimeError("Fetching value for `jax.Array` that spans non-addressable (non process local) devices is not "
+                           "possible. hint: use experimental.multihost_utils.process_allgather, or addressable_shards")
+    a = x.aval.physical
+    out = np.empty(a.shape, a.dtype)
+    for shard in x.addressable_shards:
+        out[shard.index] = xla.to_numpy(shard.data.buf)
+    out.flags.writeable = False
+    return out
+
+
+def as_physical(x: Any, aval: ShapedArray) -> np.ndarray:
+    """Any concrete value as the numpy array of its stored form."""
+    return x._value if type(x) is Array else np.asarray(x, dtype=aval.physical.dtype)
 
 
 def to_buffer(x: Any, aval: ShapedArray, device=None) -> Any:
@@ -165,15 +226,23 @@ def asarray(x: Any, dtype: Any = None) -> Array:
     return Array(to_buffer(x, aval), aval)
 
 
-def device_put_one(x: Any, device: Any = None) -> Any:
-    """One leaf of `device_put`."""
+def device_put_one(x: Any, where: Any = None) -> Any:
+    """One leaf of `device_put`: x on a device, or laid out by a sharding."""
+    from aot.sharding import PartitionSpec, Sharding
+    if isinstance(where, (Sharding, PartitionSpec)):
+        from aot.compile.spmd import place, resolve
+        target = resolve(where, "device_put")
+        if is_tracer(x):
+            from aot.ops.spmd import sharding_constraint_p
+            from aot.trace import bind1
+            return bind1(sharding_constraint_p, x, sharding=target)
+        aval = typeof(x)
+        return x if type(x) is Array and x.sharding == target else Array(place(x, aval, target), aval)
     if is_tracer(x):
         return x
-    device = getattr(device, "_device", device)
-    if type(x) is Array and (device is None or x.device == device):
+    if type(x) is Array and (where is None or x.device == where):
         return x
     aval = typeof(x)
     if aval.dtype == dtypes.float0:
         return x
-    value = x._value if type(x) is Array else np.asarray(x, aval.dtype)
-    return Array(xla.put(value, xla.storage(aval), xla.default_sharding(device)), aval)
+    return Array(xla.put(as_physical(x, aval), xla.storage(aval), xla.default_sharding(where)), aval)

@@ -26,7 +26,7 @@ from aot.trace import (
     tracing,
     typeof,
 )
-from aot.tree_util import default_registry, keystr, tree_flatten, tree_flatten_with_path, tree_structure
+from aot.tree_util import broadcast_prefix, default_registry, keystr, tree_flatten, tree_flatten_with_path, tree_structure
 
 _flatten = default_registry.flatten
 
@@ -118,8 +118,10 @@ class JitFunction:
     """A function compiled per signature.  See `jit`."""
 
     def __init__(self, fun: Callable, static_argnums=(), static_argnames=(), donate_argnums=(), donate_argnames=(),
-                 inline: bool = False, keep_unused: bool = False):
+                 inline: bool = False, keep_unused: bool = False, in_shardings=None, out_shardings=None):
         functools.update_wrapper(self, fun)
+        self.in_shardings, self.out_shardings = in_shardings, out_shardings
+        self.sharded = in_shardings is not None or out_shardings is not None
         self.fun, self.name, self.inline = fun, getattr(fun, "__name__", type(fun).__name__), inline
         self.static_nums, self.static_names = resolve_static(fun, static_argnums, static_argnames)
         self.donate_nums, self.donate_names = resolve_static(fun, donate_argnums, donate_argnames)
@@ -179,6 +181,8 @@ class JitFunction:
         out_tree, entries = entry.out_tree, self.entries
 
         def program_for(buffers):
+            if any(type(b) is xla.ArrayImpl and xla.is_multi_device(b) for b in buffers):
+                raise KeyError("several devices: for the slow path")
             leaves = [Array(b, b.aval.logical) if type(b) is xla.ArrayImpl else b for b in buffers]
             avals = tuple([typeof(x) for x in leaves])
             found = entries.get(Signature(entry.signature.in_tree, avals, ()).key)
@@ -198,7 +202,7 @@ class JitFunction:
         if state.trace is base_trace and not any(isinstance(x, Tracer) for x in leaves):
             entry = self._entry(signature, leaves)
             outs = self._run(entry, leaves, signature.avals)
-            if self.plain and not kwargs and not state.axes:
+            if self.plain and not kwargs and not state.axes and entry.program is not None and not self.sharded:
                 self._install_fast(tree_structure(args), entry)
             return outs
         entry = self._entry(signature, leaves)
@@ -207,6 +211,8 @@ class JitFunction:
         return entry.out_tree.unflatten(outs)
 
     def _run(self, entry: Entry, leaves, avals):
+        if self.sharded or is_partitioned(leaves, entry.jaxpr):
+            return self._run_partitioned(entry, leaves, avals)
         program = entry.program
         if program is None:
             program = entry.program = compile_entry(entry)
@@ -215,6 +221,37 @@ class JitFunction:
         if config.debug_nans or config.debug_infs:
             self._check_finite(entry, outs, leaves)
         return entry.out_tree.unflatten(outs)
+
+    def _run_partitioned(self, entry: Entry, leaves, avals):
+        from aot.compile.spmd import run_jaxpr as run_over_devices
+        ins = self._leaf_shardings(self.in_shardings, entry.signature.in_tree, "in_shardings")
+        outs = self._leaf_shardings(self.out_shardings, entry.out_tree, "out_shardings")
+        if not is_partitioned(leaves, entry.jaxpr) and not any(s is not None and len(s.device_tuple) > 1
+                                                               for s in [*(ins or ()), *(outs or ())]):
+            ins = outs = None
+            if not is_partitioned(leaves, entry.jaxpr):
+                return self._run_single(entry, leaves, avals)
+        return entry.out_tree.unflatten(run_over_devices(entry.jaxpr, leaves, avals, f"jit_{self.name}", entry.donated, ins,
+                                                         outs))
+
+    def _run_single(self, entry, leaves, avals):
+        if entry.program is None:
+            entry.program = compile_entry(entry)
+        buffers = [x.buf if type(x) is Array else to_buffer(x, a) for x, a in zip(leaves, avals)]
+        return entry.out_tree.unflatten(entry.program.run(buffers))
+
+    def _leaf_shardings(self, given, tree, what) -> list | None:
+        """One sharding (or None) for each leaf of a tree, from a prefix of it."""
+        if given is None:
+            return None
+        from aot.compile.spmd import resolve
+        from aot.sharding import PartitionSpec, Sharding
+        stop = lambda x: x is None or isinstance(x, (PartitionSpec, Sharding)) or hasattr(x, "platform")
+        whole = tree.unflatten([0] * tree.num_leaves)
+        if what == "in_shardings":
+            whole = whole[0]
+            given = given if isinstance(given, tuple) and not stop(given) else (given,) * len(whole)
+        return [resolve(s, what) for s in broadcast_prefix(given, whole, is_leaf=stop, name=f"jit {what}")]
 
     def _check_finite(self, entry, outs, leaves):
         from aot.compile.eager import check_finite
@@ -342,6 +379,17 @@ class _Static:
     def __eq__(self, other): return type(self.value) is type(other.value) and self.value == other.value
 
 
+def is_partitioned(leaves: Sequence, jaxpr: Jaxpr) -> bool:
+    """Whether a call involves several devices: by its arguments, or by shardings in the program."""
+    for x in leaves:
+        if type(x) is Array and xla.is_multi_device(x.buf):
+            return True
+    if not xla.several_devices():
+        return False
+    from aot.compile.spmd import device_meshes
+    return any(len(m.device_tuple) > 1 for m in device_meshes(jaxpr))
+
+
 def compile_entry(entry: Entry):
     from aot.compile.eager import compile_jaxpr
     if entry.captured:
@@ -355,6 +403,9 @@ def compile_entry(entry: Entry):
 def run_jaxpr(jaxpr: Jaxpr, args: Sequence, name: str) -> list:
     """Run a jaxpr on concrete values as one compiled program, kept with the jaxpr."""
     from aot.compile.eager import compile_jaxpr
+    if is_partitioned(args, jaxpr):
+        from aot.compile.spmd import run_jaxpr as run_over_devices
+        return run_over_devices(jaxpr, args, jaxpr.in_avals, f"jit_{name}")
     program = jaxpr.memo("program", lambda: compile_jaxpr(jaxpr, f"jit_{name}"))
     return program.run([x.buf if type(x) is Array else to_buffer(x, a) for x, a in zip(args, jaxpr.in_avals)])
 
@@ -379,13 +430,14 @@ def jit(fun: Callable | None = None, *, in_shardings: Any = None, out_shardings:
     if fun is None:
         return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames,
                                  donate_argnums=donate_argnums, donate_argnames=donate_argnames,
-                                 keep_unused=keep_unused, inline=inline)
+                                 keep_unused=keep_unused, inline=inline, in_shardings=in_shardings,
+                                 out_shardings=out_shardings)
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
     if inspect.isgeneratorfunction(fun):
         raise TypeError(f"Expected a function, got a generator function: {fun}")
     return JitFunction(fun, _tuple(static_argnums), _tuple(static_argnames), _tuple(donate_argnums),
-                       _tuple(donate_argnames), inline, keep_unused)
+                       _tuple(donate_argnames), inline, keep_unused, in_shardings, out_shardings)
 
 
 def _tuple(x) -> tuple:

@@ -1,21 +1,227 @@
-"""Where arrays live.  On one device there is one sharding."""
+"""Where arrays live: meshes of devices, partition specs, and the shardings made of them."""
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import enum
+import threading
+from collections import OrderedDict
+from functools import cached_property
+from math import prod
+from typing import Any, Hashable, Iterator, Sequence
 
+import numpy as np
+
+from aot import xla
+
+AxisName = Hashable
+
+
+class AxisType(enum.Enum):
+    """How the compiler treats a mesh axis; all axes here are Auto outside shard_map."""
+    Auto = "auto"
+    Explicit = "explicit"
+    Manual = "manual"
+
+    def __repr__(self): return self.name
+
+
+class PartitionSpec(tuple):
+    """For each array dimension the mesh axis it is split over, a tuple of axes, or None."""
+    UNCONSTRAINED = type("Unconstrained", (), {"__repr__": lambda self: "UNCONSTRAINED"})()
+
+    def __new__(cls, *partitions, unreduced=frozenset(), reduced=frozenset()):
+        return super().__new__(cls, [tuple(p) if isinstance(p, list) else p for p in partitions])
+
+    def __repr__(self): return f"PartitionSpec({', '.join(map(repr, self))}{',' if len(self) == 1 else ''})"
+    def __reduce__(self): return PartitionSpec, tuple(self)
+    def __hash__(self): return tuple.__hash__(self)
+    def __eq__(self, other): return isinstance(other, tuple) and _trim(self) == _trim(other)
+
+    def axes(self, dim: int) -> tuple:
+        """The mesh axes of one dimension, major first."""
+        p = self[dim] if dim < len(self) else None
+        return () if p is None or p is self.UNCONSTRAINED else p if isinstance(p, tuple) else (p,)
+
+
+def _trim(spec) -> tuple:
+    out = [p[0] if isinstance(p, tuple) and len(p) == 1 else None if p == () else p for p in spec]
+    while out and out[-1] is None:
+        out.pop()
+    return tuple(out)
+
+
+P = PartitionSpec
+
+
+class AbstractMesh:
+    """Axis names and sizes, without devices."""
+
+    def __init__(self, axis_sizes: Sequence[int], axis_names: Sequence[AxisName] | str, axis_types=None, **_):
+        self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        self.axis_sizes = tuple(axis_sizes)
+        self.axis_types = tuple(axis_types) if axis_types else (AxisType.Auto,) * len(self.axis_names)
+
+    @property
+    def shape(self) -> OrderedDict: return OrderedDict(zip(self.axis_names, self.axis_sizes))
+
+    @property
+    def size(self) -> int: return prod(self.axis_sizes)
+
+    @property
+    def empty(self) -> bool: return not self.axis_names
+
+    def __eq__(self, other): return isinstance(other, AbstractMesh) and self.shape == other.shape
+    def __hash__(self): return hash(tuple(self.shape.items()))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(f'{n!r}: {s}' for n, s in self.shape.items())})"
+
+
+class _Current(threading.local):
+    mesh: Any = None
+
+
+_current = _Current()
+
+
+class Mesh(AbstractMesh):
+    """Devices in a grid with named axes.  `with mesh:` makes it the default of this thread."""
+
+    def __init__(self, devices: Any, axis_names: Sequence[AxisName] | str, axis_types=None):
+        grid = np.array(devices, dtype=object)
+        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        if grid.ndim != len(names):
+            raise ValueError(f"Mesh requires the ndim of its first argument (`devices`) to equal the length of its second "
+                             f"argument (`axis_names`), but got devices.ndim == {grid.ndim} and len(axis_names) == "
+                             f"{len(names)}.")
+        if len(set(names)) != len(names):
+            raise ValueError(f"mesh axis names must be distinct, got {names}")
+        super().__init__(grid.shape, names, axis_types)
+        self.devices = grid
+        self._before: list = []
+
+    @cached_property
+    def device_tuple(self) -> tuple: return tuple(self.devices.flat)
+
+    @property
+    def device_ids(self) -> np.ndarray: return np.vectorize(lambda d: d.id, otypes=[int])(self.devices)
+
+    @property
+    def local_devices(self) -> list: return [d for d in self.device_tuple if d.process_index == xla.client().process_index()]
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh: return AbstractMesh(self.axis_sizes, self.axis_names)
+
+    @property
+    def is_multi_process(self) -> bool: return len({d.process_index for d in self.device_tuple}) > 1
+
+    def __eq__(self, other):
+        return isinstance(other, Mesh) and self.shape == other.shape and self.device_tuple == other.device_tuple
+
+    def __hash__(self): return hash((tuple(self.shape.items()), self.device_tuple))
+
+    def __enter__(self):
+        self._before.append(_current.mesh)
+        _current.mesh = self
+        return self
+
+    def __exit__(self, *exc):
+        _current.mesh = self._before.pop()
+
+
+def get_mesh() -> Mesh | None:
+    """The mesh of the innermost `with mesh:` or `set_mesh`, or None."""
+    return _current.mesh
+
+
+def get_abstract_mesh() -> AbstractMesh | None:
+    return _current.mesh.abstract_mesh if _current.mesh is not None else None
+
+
+class set_mesh:
+    """Make a mesh the default, for the rest of the program or, as a context manager, for a block."""
+
+    def __init__(self, mesh: Mesh | None):
+        self.before, _current.mesh = _current.mesh, mesh
+
+    def __enter__(self): return _current.mesh
+    def __exit__(self, *exc): _current.mesh = self.before
+
+
+@contextlib.contextmanager
+def use_mesh(mesh: Mesh) -> Iterator[Mesh]:
+    with mesh:
+        yield mesh
+
+
+def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[AxisName], axis_types=None, *, devices=None) -> Mesh:
+    """A mesh of the first prod(axis_shapes) devices."""
+    n = prod(axis_shapes)
+    found = list(devices) if devices is not None else xla.devices()
+    if len(found) < n:
+        raise ValueError(f"Number of devices {len(found)} must be >= the product of mesh_shape {tuple(axis_shapes)}. hint: on "
+                         "CPU set XLA_FLAGS=--xla_force_host_platform_device_count=N before the first array is made")
+    return Mesh(np.array(found[:n], dtype=object).reshape(tuple(axis_shapes)), axis_names, axis_types)
+
+
+# ---- shardings ---------------------------------------------------------------------------------------------------------
 
 class Sharding:
     """How an array is laid out over devices."""
-
-    @property
-    def device_set(self) -> set: raise NotImplementedError
-
-    @property
-    def num_devices(self) -> int: return len(self.device_set)
-
-    is_fully_addressable = True
-    is_fully_replicated = True
     memory_kind: str | None = None
+
+    @property
+    def device_tuple(self) -> tuple: raise NotImplementedError
+    def tiles(self, ndim: int) -> Any: raise NotImplementedError
+
+    @property
+    def device_set(self) -> set: return set(self.device_tuple)
+
+    @property
+    def num_devices(self) -> int: return len(self.device_tuple)
+
+    @property
+    def addressable_devices(self) -> set:
+        return {d for d in self.device_tuple if d.process_index == xla.client().process_index()}
+
+    @property
+    def is_fully_addressable(self) -> bool: return len(self.addressable_devices) == self.num_devices
+
+    @property
+    def is_fully_replicated(self) -> bool: return False
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict:
+        """device -> tuple of slices that it holds."""
+        dims, order = self.tiles(len(global_shape))
+        out = {}
+        for dim, n in enumerate(global_shape):
+            if n % dims[dim]:
+                raise ValueError(f"One of device_put or jit arguments was given the sharding of {self}, which implies that the "
+                                 f"global size of its dimension {dim} should be divisible by {dims[dim]}, but it is equal to "
+                                 f"{n} (full shape: {tuple(global_shape)})")
+        grid = np.asarray(order).reshape(*dims, -1)
+        for at in np.ndindex(*grid.shape):
+            index = tuple(slice(None) if dims[i] == 1 else slice(at[i] * (n // dims[i]), (at[i] + 1) * (n // dims[i]))
+                          for i, n in enumerate(global_shape))
+            out[self.device_tuple[grid[at]]] = index
+        return {d: out[d] for d in self.device_tuple}
+
+    def addressable_devices_indices_map(self, global_shape) -> dict:
+        mine = self.addressable_devices
+        return {d: i for d, i in self.devices_indices_map(global_shape).items() if d in mine}
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape each device holds."""
+        dims, _ = self.tiles(len(global_shape))
+        return tuple(n // d for n, d in zip(global_shape, dims))
+
+    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+        """Same devices in the same places."""
+        if self.device_tuple != other.device_tuple:
+            return False
+        (d1, o1), (d2, o2) = self.tiles(ndim), other.tiles(ndim)
+        groups = lambda dims, order: [sorted(row) for row in np.asarray(order).reshape(prod(dims), -1).tolist()]
+        return tuple(d1) == tuple(d2) and groups(d1, o1) == groups(d2, o2)
 
 
 class SingleDeviceSharding(Sharding):
@@ -25,17 +231,107 @@ class SingleDeviceSharding(Sharding):
         self._device, self.memory_kind = device, memory_kind
 
     @property
-    def device_set(self) -> set: return {self._device}
+    def device_tuple(self) -> tuple: return (self._device,)
 
     @property
-    def addressable_devices(self) -> set: return {self._device}
+    def is_fully_replicated(self) -> bool: return True
 
-    def shard_shape(self, global_shape) -> tuple[int, ...]: return tuple(global_shape)
-
-    def devices_indices_map(self, global_shape) -> dict:
-        return {self._device: tuple(slice(None) for _ in global_shape)}
-
-    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool: return self == other
+    def tiles(self, ndim: int): return (1,) * ndim, [0]
     def __eq__(self, other): return isinstance(other, SingleDeviceSharding) and self._device == other._device
     def __hash__(self): return hash(self._device)
     def __repr__(self): return f"SingleDeviceSharding(device={self._device!r})"
+
+
+class NamedSharding(Sharding):
+    """A mesh, and for each array dimension the mesh axes that split it."""
+
+    def __init__(self, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None, _logical_device_ids=None):
+        if not isinstance(spec, PartitionSpec):
+            raise TypeError(f"Unexpected type {type(spec)} for sharding.spec; hint: use PartitionSpec(...)")
+        used = [a for i in range(len(spec)) for a in spec.axes(i)]
+        for a in used:
+            if a not in mesh.shape:
+                raise ValueError(f"Resource axis: {a} of {spec} is not found in mesh: {tuple(mesh.shape)}.")
+        if len(set(used)) != len(used):
+            raise ValueError(f"A single NamedSharding spec specification can map every mesh axis to at most one positional "
+                             f"dimension, but {spec} has duplicate entries for one of {sorted(map(str, used))}")
+        self.mesh, self.spec, self.memory_kind = mesh, spec, memory_kind
+
+    @property
+    def device_tuple(self) -> tuple: return self.mesh.device_tuple
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return all(self.mesh.shape[a] == 1 for i in range(len(self.spec)) for a in self.spec.axes(i))
+
+    def tiles(self, ndim: int) -> tuple[tuple[int, ...], list[int]]:
+        """(tiles in each dimension, device positions in tile order, replicas last)."""
+        if len(self.spec) > ndim:
+            raise ValueError(f"Sharding {self} is only valid for values of rank at least {len(self.spec)}, but was applied to a "
+                             f"value of rank {ndim}")
+        shape = self.mesh.shape
+        axes = [self.spec.axes(i) for i in range(ndim)]
+        dims = tuple(prod(shape[a] for a in group) for group in axes)
+        named = [self.mesh.axis_names.index(a) for group in axes for a in group]
+        rest = [i for i in range(len(shape)) if i not in named]
+        ids = np.arange(self.mesh.size).reshape(self.mesh.axis_sizes).transpose([*named, *rest])
+        return dims, ids.ravel().tolist()
+
+    def __eq__(self, other):
+        return isinstance(other, NamedSharding) and self.mesh == other.mesh and self.spec == other.spec
+
+    def __hash__(self): return hash((self.mesh, _trim(self.spec)))
+    def __repr__(self): return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec!r})"
+
+
+class TiledSharding(Sharding):
+    """A layout that the compiler chose and that no spec of the mesh describes: tile counts and device order."""
+
+    def __init__(self, devices: Sequence, dims: Sequence[int], order: Sequence[int]):
+        self._devices, self.dims, self.order = tuple(devices), tuple(dims), list(order)
+
+    @property
+    def device_tuple(self) -> tuple: return self._devices
+
+    @property
+    def is_fully_replicated(self) -> bool: return prod(self.dims) == 1
+
+    def tiles(self, ndim: int): return self.dims + (1,) * (ndim - len(self.dims)), self.order
+
+    def __eq__(self, other):
+        return isinstance(other, TiledSharding) and (self._devices, self.dims, self.order) == (
+            other._devices, other.dims, other.order)
+
+    def __hash__(self): return hash((self._devices, self.dims, tuple(self.order)))
+    def __repr__(self): return f"TiledSharding(dims={self.dims}, order={self.order})"
+
+
+def spec_from_tiles(mesh: Mesh, dims: Sequence[int], order: Sequence[int]) -> NamedSharding | None:
+    """The spec over this mesh that gives these tiles, if there is one."""
+    sizes, names = mesh.shape, mesh.axis_names
+
+    def assign(i: int, left: tuple) -> Iterator[list]:
+        if i == len(dims):
+            yield []
+            return
+        for group in _groups(left, dims[i], sizes):
+            for rest in assign(i + 1, tuple(a for a in left if a not in group)):
+                yield [group, *rest]
+    want = [sorted(row) for row in np.asarray(order).reshape(prod(dims), -1).tolist()]
+    for groups in assign(0, names):
+        found = NamedSharding(mesh, PartitionSpec(*[None if not g else g[0] if len(g) == 1 else g for g in groups]))
+        _, ids = found.tiles(len(dims))
+        if [sorted(row) for row in np.asarray(ids).reshape(prod(dims), -1).tolist()] == want:
+            return found
+    return None
+
+
+def _groups(axes: tuple, n: int, sizes) -> Iterator[tuple]:
+    """Ordered choices of axes whose sizes multiply to n (axes of size 1 are left out)."""
+    if n == 1:
+        yield ()
+        return
+    for a in axes:
+        if sizes[a] > 1 and n % sizes[a] == 0:
+            for rest in _groups(tuple(b for b in axes if b != a), n // sizes[a], sizes):
+                yield (a, *rest)

@@ -79,9 +79,14 @@ def _device_list(devices: tuple) -> Any:
 
 # ---- clients and devices -----------------------------------------------------------------------------------------
 
-@cache
 def client(platform: str = "cpu") -> Any:
-    """The process's PJRT client.  The number of CPU devices follows `--xla_force_host_platform_device_count` or
+    """The process's PJRT client of a platform."""
+    return _client(platform)
+
+
+@cache
+def _client(platform: str) -> Any:
+    """Made once.  The number of CPU devices follows `--xla_force_host_platform_device_count` or
     the config value `num_cpu_devices`."""
     from aot.config import config
     if platform != "cpu":
@@ -97,6 +102,12 @@ def client(platform: str = "cpu") -> Any:
 
 def devices() -> list:
     return client().devices()
+
+
+@cache
+def several_devices() -> bool:
+    """Whether this process has more than one device at all."""
+    return len(devices()) > 1
 
 
 @cache
@@ -323,3 +334,91 @@ def from_portable_bytecode(blob: bytes) -> Any:
     from jaxlib.mlir.dialects import stablehlo
     with mlir_context() as context:
         return str(stablehlo.deserialize_portable_artifact(context, blob))
+
+
+# ---- several devices -----------------------------------------------------------------------------------------------------
+
+@cache
+def _buffer_sharding_class() -> Any:
+    xc = _mod("xc")
+
+    class BufferSharding(xc.Sharding):
+        """What C++ asks of the sharding of a buffer over several devices; `logical` is ours."""
+        memory_kind = None
+        num_devices = property(lambda self: len(self.logical.device_tuple))
+        _internal_device_list = property(lambda self: _device_list(self.logical.device_tuple))
+
+        def __init__(self, logical):
+            super().__init__()
+            self.logical = logical
+
+        def _to_xla_hlo_sharding(self, ndim): return hlo_sharding(self.logical, ndim)
+        def __eq__(self, other): return type(other) is type(self) and self.logical == other.logical
+        def __hash__(self): return hash(self.logical)
+    return BufferSharding
+
+
+@cache
+def buffer_sharding(logical) -> Any:
+    """The jaxlib sharding of a sharding of ours."""
+    if len(logical.device_tuple) == 1:
+        return default_sharding(logical.device_tuple[0])
+    return _buffer_sharding_class()(logical)
+
+
+def hlo_sharding(logical, ndim: int) -> Any:
+    xc = _mod("xc")
+    dims, order = logical.tiles(ndim)
+    tiles = int(np.prod(dims, dtype=int))
+    if tiles == 1:
+        return xc.HloSharding.replicate()
+    proto = xc.OpSharding()
+    proto.type = xc.OpSharding.Type.OTHER
+    copies = len(order) // tiles
+    proto.tile_assignment_dimensions = [*dims, copies] if copies > 1 else list(dims)
+    proto.tile_assignment_devices = list(order)
+    proto.replicate_on_last_tile_dim = copies > 1
+    return xc.HloSharding.from_proto(proto)
+
+
+def is_multi_device(buf) -> bool:
+    """Whether a buffer lies on several devices."""
+    return type(buf._sharding) is not SingleDeviceSharding  # noqa: F821  (set by _load, which any buffer implies)
+
+
+def put_shards(shards: Sequence, stored: Storage, logical) -> Any:
+    """One host array (or single-device buffer) for each addressable device of the sharding -> one buffer."""
+    xc = _mod("xc")
+    mine = [d for d in logical.device_tuple if d in logical.addressable_devices]
+    copies = [np.array(s) for s in shards]          # ours alone, so that the devices may keep them
+    return xc.batched_device_put(stored, buffer_sharding(logical), copies, mine, enable_x64=True)
+
+
+def single_device_buffers(buf) -> list:
+    """The parts of a buffer, one for each addressable device."""
+    return list(without_jax(lambda: buf._arrays))
+
+
+def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[Callable] = ()) -> Any:
+    """StableHLO with Shardy annotations -> executable over these devices."""
+    if "@lapack_" in text:
+        register_lapack()
+    options = compile_options(len(devices), [d.id for d in devices])
+    module: Any = parse(text) if host_callbacks else text.encode()
+    kwargs = {"host_callbacks": list(host_callbacks)} if host_callbacks else {}
+    return client().compile_and_load(module, _device_list(tuple(devices)), options, **kwargs)
+
+
+def output_tiles(executable, ndims: Sequence[int]) -> list[tuple[tuple[int, ...], list[int]] | None]:
+    """The layout XLA chose for each output as (tiles, device order), None for replicated."""
+    protos = executable.get_output_shardings()
+    if protos is None:
+        return [None] * len(ndims)
+    out: list = []
+    for proto, n in zip(protos, ndims):
+        s = _mod("xc").HloSharding.from_proto(proto)
+        if s.is_replicated():
+            out.append(None)
+            continue
+        out.append((tuple(s.tile_assignment_dimensions()[:n]), list(s.tile_assignment_devices())))
+    return out

@@ -69,11 +69,12 @@ _CAPACITY = 8192
 
 def evaluate(prim, args: Sequence, params: dict) -> list:
     """Run one primitive on concrete values."""
-    avals, buffers = [], []
+    avals, buffers, several = [], [], False
     for x in args:
         if type(x) is Array:
             avals.append(x.aval)
             buffers.append(x.buf)
+            several = several or xla.is_multi_device(x.buf)
         elif isinstance(x, Tracer):
             raise errors.UnexpectedTracerError(x)
         else:
@@ -83,6 +84,9 @@ def evaluate(prim, args: Sequence, params: dict) -> list:
     direct = getattr(prim, "evaluate", None)
     if direct is not None:
         return direct(args, params)
+    if several:
+        from aot.compile.spmd import run_eqn
+        return run_eqn(prim, args, params)
     key = (prim, tuple(avals), tuple(params.items()), config.trace_key())
     program = _programs.get(key)
     if program is None:

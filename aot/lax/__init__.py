@@ -191,8 +191,8 @@ _LAZY = {
                     "regularized_incomplete_beta_p".split(), "incomplete"),
     **dict.fromkeys("RandomAlgorithm rng_bit_generator rng_uniform".split(), "rng"),
     **dict.fromkeys("custom_linear_solve custom_root linear_solve_p".split(), "implicit"),
-    **dict.fromkeys("after_all composite create_token dce_sink dce_sink_p platform_dependent sharding_constraint_p stage "
-                    "stage_p with_sharding_constraint".split(), "platform"),
+    **dict.fromkeys("after_all composite create_token dce_sink dce_sink_p platform_dependent stage "
+                    "stage_p".split(), "platform"),
     **dict.fromkeys("conv_general_dilated_local conv_general_permutations conv_general_shape_tuple conv_shape_tuple "
                     "conv_transpose_shape_tuple reduce_window_shape_tuple".split(), "conv_shapes"),
     **dict.fromkeys("DotAlgorithm DotAlgorithmPreset DotDimensionNumbers PrecisionLike".split(), "dot_algorithm"),
@@ -209,7 +209,7 @@ _PRIMITIVES = {
     "approx_top_k_p": ("sorting", "top_k_p"), "bitcast_convert_type_p": ("elementwise", "bitcast_p"),
     "conv_general_dilated_p": ("conv", "conv_p"), "convert_element_type_p": ("elementwise", "convert_p"),
 }
-_OPS = ("elementwise", "shape", "reductions", "dot", "conv", "windows", "indexing", "sorting", "control", "collectives",
+_OPS = ("elementwise", "shape", "reductions", "dot", "conv", "windows", "indexing", "sorting", "spmd", "control", "collectives",
         "misc", "random", "rng", "special")
 
 
@@ -217,6 +217,8 @@ def __getattr__(name: str):
     """`lax.linalg` and rarely used functions load when first used; `lax.<name>_p` is the primitive of that name."""
     import importlib
     ops = lambda module: importlib.import_module(f"aot.ops.{module}")
+    if name == "with_sharding_constraint":
+        return importlib.import_module("aot.parallel").with_sharding_constraint
     if name == "linalg":
         return importlib.import_module("aot.lax.linalg")
     if name in _LAZY:

@@ -24,6 +24,7 @@ class Emitter:
         self.scopes: list[dict] = [{}]
         self.weights: dict[int, str] = {}     # id of a hoisted array -> the argument that carries it
         self.loc = ""
+        self.manual: Any = None               # the mesh of the shard_map being written
         self._token: str | None = None        # orders side effects; made on first use, threaded through calls and loops
 
     @property
@@ -194,7 +195,9 @@ class Emitter:
         env.update(zip(e.outvars, prim.lower(self, ins, outs, *names, **e.params)))
 
     def call(self, jaxpr: Jaxpr, xs: Sequence[str], name: str) -> list[str]:
-        """Call the function that computes jaxpr, writing it once per module."""
+        """Call the function that computes jaxpr, writing it once per module (in place inside shard_map)."""
+        if self.manual is not None:
+            return self.jaxpr(jaxpr, xs)
         fn, weights = self.module.function(jaxpr, name)
         args = [*(self.weights[i] for i in weights), *xs]
         types = [*(self.module.weight_types[i] for i in weights), *(a.mlir for a in jaxpr.in_avals)]
@@ -239,6 +242,10 @@ class Module:
         self.weight_types: dict[int, str] = {}
         self._big: dict[int, list[int]] = {}
         self.callbacks: list[Callable] = []
+        self.devices: tuple | None = None             # of a partitioned program, in the order of its partition ids
+        self.meshes: dict[Any, str] = {}
+        self.declarations: list[str] = []
+        self.weight_attr: Callable[[str], str] | None = None      # attributes of a hoisted array, from its type
         self._locations: dict[Any, str] = {}
 
     def location(self, src) -> str:
@@ -293,7 +300,7 @@ class Module:
         return fn
 
     def _function_text(self, head: str, jaxpr: Jaxpr, weights: list[int], arg_attrs: Sequence[str],
-                       private: bool = False) -> str:
+                       private: bool = False, result_attrs: Sequence[str] = ()) -> str:
         e = Emitter(self)
         names = [f"%arg{i}" for i in range(len(weights) + len(jaxpr.invars))]
         threads = private and is_ordered(jaxpr)
@@ -301,22 +308,24 @@ class Module:
             e.token = "%token"
         e.weights = dict(zip(weights, names))
         types = [*(self.weight_types[i] for i in weights), *(a.mlir for a in jaxpr.in_avals)]
-        attrs = [*[""] * len(weights), *(arg_attrs or [""] * len(jaxpr.invars))]
+        own = [self.weight_attr(self.weight_types[i]) if not private and self.weight_attr else "" for i in weights]
+        attrs = [*own, *(arg_attrs or [""] * len(jaxpr.invars))]
         outs = e.jaxpr(jaxpr, names[len(weights):])
         results = [a.mlir for a in jaxpr.out_avals]
+        shown = [t + a for t, a in zip(results, result_attrs or [""] * len(results))]
         args = ", ".join(f"{n}: {t}{a}" for n, t, a in zip(names, types, attrs))
         if threads:
             args = f"{args}, %token: {TOKEN}" if args else f"%token: {TOKEN}"
-            outs, results = [*outs, e.token], [*results, TOKEN]
+            outs, results, shown = [*outs, e.token], [*results, TOKEN], [*shown, TOKEN]
         out_types = ", ".join(results)
         ret = f"return {', '.join(outs)} : {out_types}" if outs else "return"
-        return f"func.func {head}({args}) -> ({out_types}) {{\n" + "\n".join([*e.lines, ret]) + "\n}"
+        return f"func.func {head}({args}) -> ({', '.join(shown)}) {{\n" + "\n".join([*e.lines, ret]) + "\n}"
 
-    def main(self, jaxpr: Jaxpr, arg_attrs: Sequence[str] = ()) -> tuple[str, list]:
+    def main(self, jaxpr: Jaxpr, arg_attrs: Sequence[str] = (), result_attrs: Sequence[str] = ()) -> tuple[str, list]:
         """-> (module text, hoisted arrays, which @main takes as its first parameters)."""
         weights = self.big_literals(jaxpr)
-        main = self._function_text("public @main", jaxpr, weights, arg_attrs)
-        text = f"module @{self._clean(self.name)} {{\n" + "\n".join([main, *self.text]) + "\n}\n"
+        main = self._function_text("public @main", jaxpr, weights, arg_attrs, result_attrs=result_attrs)
+        text = f"module @{self._clean(self.name)} {{\n" + "\n".join([*self.declarations, main, *self.text]) + "\n}\n"
         return text, [self.weight_values[i] for i in weights]
 
     @staticmethod

@@ -77,9 +77,15 @@ class Collective(Primitive):
 
     def mapped(self, axis, x, d, **params) -> tuple: raise self.missing("mapped")
 
-    def lower(self, *args, axes, **params):
-        raise NotImplementedError(f"{self.name} over axis {axes} outside vmap; hint: use it inside "
-                                  "vmap(..., axis_name=...)")
+    def lower(self, e, ins, outs, *xs, axes, **params):
+        if e.manual is None:
+            raise NotImplementedError(f"{self.name} over axes {axes} outside vmap, shard_map and pmap; hint: use it inside one "
+                                      "of them, with that axis name")
+        return self.communicate(e, ins, outs, *xs, axes=axes, **params)
+
+    def communicate(self, e, ins, outs, *xs, **params) -> list[str]:
+        """The StableHLO collective, inside shard_map."""
+        raise self.missing("communicate")
 
     def evaluate(self, args, params):
         for a in params["axes"]:
@@ -88,8 +94,16 @@ class Collective(Primitive):
 
 
 class AllReduce(Collective):
-    def __init__(self, name: str, reduce: Callable):
-        self.name, self.reduce = name, reduce
+    def __init__(self, name: str, reduce: Callable, combine: Callable):
+        self.name, self.reduce, self.combine = name, reduce, combine
+
+    def communicate(self, e, ins, outs, x, *, axes, axis_index_groups=None):
+        from aot.ops.spmd import CHANNEL, groups_text, replica_groups
+        scalar = ShapedArray((), ins[0].dtype)
+        body = e.region(self.combine, [scalar, scalar])
+        return [e.op(f'"stablehlo.all_reduce"({x}) <{{{CHANNEL}, replica_groups = '
+                     f"{groups_text(replica_groups(e, axes, axis_index_groups))}, use_global_device_ids}}> {body} : "
+                     f"({ins[0].mlir}) -> {outs[0].mlir}")]
 
     def mapped(self, axis, x, d, *, axes, axis_index_groups=None):
         if axis_index_groups is None:
@@ -117,9 +131,9 @@ class AllReduceExtreme(AllReduce):
         return [out], [ew.div(bind1(psum_p, ew.mul(t, mine), **params), bind1(psum_p, mine, **params))]
 
 
-psum_p = AllReduce("psum", reduce_sum)
-pmax_p = AllReduceExtreme("pmax", reduce_max)
-pmin_p = AllReduceExtreme("pmin", reduce_min)
+psum_p = AllReduce("psum", reduce_sum, ew.add)
+pmax_p = AllReduceExtreme("pmax", reduce_max, ew.max)
+pmin_p = AllReduceExtreme("pmin", reduce_min, ew.min)
 
 
 def _groups(groups) -> Any:
@@ -181,6 +195,11 @@ class AxisIndex(Collective):
         return [broadcasted_iota(np.dtype("int32"), (axis.size,), 0)], [0]
 
 
+    def communicate(self, e, ins, outs, *, axes):
+        from aot.ops.spmd import position_text
+        return [position_text(e, axes[0])]
+
+
 axis_index_p = AxisIndex()
 
 
@@ -212,6 +231,14 @@ class Ppermute(Collective):
 
     def transpose(self, cts, x, *, axes, perm):
         return [bind1(self, cts[0], axes=axes, perm=tuple((b, a) for a, b in perm))]
+
+
+    def communicate(self, e, ins, outs, x, *, axes, perm):
+        from aot.ops.spmd import CHANNEL, replica_groups
+        pairs = [[int(row[a]), int(row[b])] for row in replica_groups(e, axes) for a, b in perm]
+        text = f"dense<{pairs}> : tensor<{len(pairs)}x2xi64>" if pairs else "dense<> : tensor<0x2xi64>"
+        return [e.op(f'"stablehlo.collective_permute"({x}) <{{{CHANNEL}, source_target_pairs = {text}}}> : '
+                     f"({ins[0].mlir}) -> {outs[0].mlir}")]
 
 
 ppermute_p = Ppermute()
@@ -257,6 +284,16 @@ class AllGather(Collective):
                       axis_index_groups=axis_index_groups)]
 
 
+    def communicate(self, e, ins, outs, x, *, axes, dimension, tiled, axis_index_groups=None):
+        from aot.ops.spmd import CHANNEL, groups_text, replica_groups
+        a, rows = ins[0], replica_groups(e, axes, axis_index_groups)
+        if not tiled:
+            a = a.update(shape=(*a.shape[:dimension], 1, *a.shape[dimension:]))
+            x = e.op(f"stablehlo.reshape {x} : ({ins[0].mlir}) -> {a.mlir}")
+        return [e.op(f'"stablehlo.all_gather"({x}) <{{all_gather_dim = {dimension} : i64, {CHANNEL}, replica_groups = '
+                     f"{groups_text(rows)}, use_global_device_ids}}> : ({a.mlir}) -> {outs[0].mlir}")]
+
+
 class PsumScatter(Collective):
     name = "reduce_scatter"
 
@@ -287,6 +324,17 @@ class PsumScatter(Collective):
     def transpose(self, cts, x, *, axes, dimension, tiled, axis_index_groups=None):
         return [bind1(all_gather_p, cts[0], axes=axes, dimension=dimension, tiled=tiled,
                       axis_index_groups=axis_index_groups)]
+
+
+    def communicate(self, e, ins, outs, x, *, axes, dimension, tiled, axis_index_groups=None):
+        from aot.ops.spmd import CHANNEL, groups_text, replica_groups
+        rows, out = replica_groups(e, axes, axis_index_groups), outs[0]
+        wide = out if tiled else out.update(shape=(*out.shape[:dimension], 1, *out.shape[dimension:]))
+        scalar = ShapedArray((), ins[0].dtype)
+        y = e.op(f'"stablehlo.reduce_scatter"({x}) <{{{CHANNEL}, replica_groups = {groups_text(rows)}, scatter_dimension = '
+                 f"{dimension} : i64, use_global_device_ids}}> {e.region(ew.add, [scalar, scalar])} : ({ins[0].mlir}) -> "
+                 f"{wide.mlir}")
+        return [y if tiled else e.op(f"stablehlo.reshape {y} : ({wide.mlir}) -> {out.mlir}")]
 
 
 all_gather_p, psum_scatter_p = AllGather(), PsumScatter()
@@ -340,6 +388,14 @@ class AllToAll(Collective):
 
     def transpose(self, cts, x, *, split_axis, concat_axis, **params):
         return [bind1(self, cts[0], split_axis=concat_axis, concat_axis=split_axis, **params)]
+
+
+    def communicate(self, e, ins, outs, x, *, axes, split_axis, concat_axis, axis_index_groups=None):
+        from aot.ops.spmd import CHANNEL, groups_text, replica_groups
+        rows = replica_groups(e, axes, axis_index_groups)
+        return [e.op(f'"stablehlo.all_to_all"({x}) <{{{CHANNEL}, concat_dimension = {concat_axis} : i64, replica_groups = '
+                     f"{groups_text(rows)}, split_count = {rows.shape[1]} : i64, split_dimension = {split_axis} : i64}}> : "
+                     f"({ins[0].mlir}) -> {outs[0].mlir}")]
 
 
 all_to_all_p = AllToAll()

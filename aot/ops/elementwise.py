@@ -114,7 +114,7 @@ bitwise_not = unary("not", "not", None, "iub")
 
 def _abs_tangent(t, y, x):
     if kind(typeof(x).dtype) != "c":
-        return mul(t, sign(x))
+        return select(ge(x, lit(x, 0)), t, neg(t))             # 1 at 0, as in JAX
     safe = select(eq(y, full_like(y, 0)), full_like(y, 1), y)      # the subgradient at 0 is 0
     return div(add(mul(real(t), real(x)), mul(imag(t), imag(x))), safe)
 

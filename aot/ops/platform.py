@@ -168,12 +168,7 @@ class Identity(LinearOp):
     def lower(self, e, ins, outs, x, **_): return [x]
 
 
-sharding_constraint_p, stage_p = Identity("sharding_constraint"), Identity("stage")
-
-
-def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """x (a tree) laid out as `shardings` says; the identity on one device."""
-    return tree_map(lambda leaf: bind1(sharding_constraint_p, leaf), x)
+stage_p = Identity("stage")
 
 
 def stage(x: Any, /) -> Any:
@@ -187,5 +182,4 @@ def stage(x: Any, /) -> Any:
     return bind1(stage_p, x)
 
 
-__all__ = ["after_all", "composite", "create_token", "dce_sink", "platform_dependent", "stage",
-           "with_sharding_constraint"]
+__all__ = ["after_all", "composite", "create_token", "dce_sink", "platform_dependent", "stage"]

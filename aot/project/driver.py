@@ -141,7 +141,7 @@ class Builder:
 
     def _check_targets(self, jobs: list[Job]) -> None:
         from aot import targets
-        for name in {t for job in jobs for item in job.items for t in item["targets"]}:
+        for name in dict.fromkeys(t for job in jobs for item in job.items for t in item["targets"]):
             try:
                 targets.require(name)
             except AotError as e:

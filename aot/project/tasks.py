@@ -178,7 +178,7 @@ def _too_large(memory: dict | None, target: targets.Target) -> str | None:
     needed = sum(memory[k] for k in ("argument", "output", "temp", "generated_code")) - memory["alias"]
     if needed <= target.memory:
         return None
-    return (f"needs {needed / 2**30:.1f} GiB, a {target.chip} has {target.memory / 2**30:.0f} GiB "
+    return (f"needs {needed / 2**30:.1f} GiB, {target.chip} has {target.memory / 2**30:.0f} GiB "
             f"(arguments {memory['argument'] / 2**30:.1f}, temporaries {memory['temp'] / 2**30:.1f})")
 
 

@@ -77,9 +77,19 @@ class JVPTrace(Trace):
     def custom_vjp(self, call, args): return self._custom("custom_vjp", call, args)
 
 
+def _is_staged_linear(t: Any) -> bool:
+    """Whether a tangent is being linearized over (as in a custom_jvp rule that calls jvp, under grad): primal work must
+    then stay apart from it."""
+    while is_tracer(t):
+        if getattr(t.trace, "stages_linear", False):
+            return True
+        t = getattr(t, "value", None) if not isinstance(t, JVPTracer) else t.primal
+    return False
+
+
 def jvp_flat(f: Callable, primals: Sequence, tangents: Sequence) -> tuple[list, list]:
     """f maps flat values to a flat list -> (outputs, tangents); tangents may be Zero on both sides."""
-    trace = JVPTrace(state.trace)
+    trace = JVPTrace(state.trace, linear=any(map(_is_staged_linear, tangents)))
     with tracing(trace):
         outs = f(*[x if is_zero(t) or typeof(t).dtype == dtypes.float0 else JVPTracer(trace, x, t)
                    for x, t in zip(primals, tangents, strict=True)])

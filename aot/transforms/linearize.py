@@ -28,6 +28,7 @@ from aot.transforms.jvp import JVPTrace, JVPTracer, add_tangents, instantiate_ze
 class LinearTrace(StageTrace):
     """Stages what depends on a tangent and hands everything else to the parent.  Rules bind primal and tangent work
     separately, so this is all of partial evaluation."""
+    stages_linear = True
 
     def process(self, prim, args, params):
         for x in args:

@@ -1,0 +1,162 @@
+"""Compiling and running programs over several devices."""
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+
+from aot import xla
+from aot.array import Array, as_physical, to_buffer
+from aot.lower.emitter import Module
+from aot.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding, TiledSharding, get_mesh, spec_from_tiles
+from aot.trace import Eqn, Jaxpr, ShapedArray, Var, subjaxprs, typeof
+
+
+class PartitionedProgram:
+    """An executable over several devices, with the layout of every argument and result."""
+
+    def __init__(self, executable, mesh: Mesh, in_shardings, out_avals, out_shardings, weights, callbacks):
+        self.executable, self.mesh, self.in_shardings, self.out_avals = executable, mesh, in_shardings, list(out_avals)
+        self.out_shardings, self.callbacks = out_shardings, callbacks
+        self.handlers = [xla.result_handler(xla.storage(a), xla.buffer_sharding(s)) for a, s in zip(out_avals, out_shardings)]
+        everywhere = NamedSharding(mesh, PartitionSpec())
+        self.weights = [place(w, typeof(w), everywhere) for w in weights]
+
+    def run(self, leaves: Sequence, avals: Sequence[ShapedArray]) -> list[Array]:
+        buffers = [place(x, a, s) for x, a, s in zip(leaves, avals, self.in_shardings)]
+        outs = self.executable.execute_sharded([*self.weights, *buffers])
+        arrays = [Array(b, a) for b, a in zip(outs.consume_with_handlers(self.handlers), self.out_avals)]
+        if self.callbacks:
+            for a in arrays:
+                a.block_until_ready()
+        return arrays
+
+
+def place(x: Any, aval: ShapedArray, sharding: Sharding) -> Any:
+    """The buffer of x laid out as `sharding` says."""
+    if type(x) is Array and x.sharding == sharding:
+        return x.buf
+    if len(sharding.device_tuple) == 1:
+        return to_buffer(np.asarray(x) if type(x) is not Array else x, aval, sharding.device_tuple[0])
+    value = as_physical(x, aval)
+    index = sharding.addressable_devices_indices_map(aval.shape)
+    mine = [d for d in sharding.device_tuple if d in index]
+    return xla.put_shards([value[index[d]] for d in mine], xla.storage(aval), sharding)
+
+
+def device_meshes(jaxpr: Jaxpr) -> list:
+    """Every mesh (or other sharding over several devices) that the equations name."""
+    def find():
+        out = []
+        for e in jaxpr.eqns:
+            if e.primitive.name == "shard_map":
+                out.append(e.params["mesh"])
+            elif e.primitive.name == "sharding_constraint":
+                s = e.params["sharding"]
+                out.append(s.mesh if isinstance(s, NamedSharding) else s)
+            for sub in subjaxprs(e.params):
+                out += device_meshes(sub)
+        return out
+    return jaxpr.memo("meshes", find)
+
+
+def is_partitioned(leaves: Sequence, jaxpr: Jaxpr) -> bool:
+    """Whether this call involves several devices."""
+    return any(type(x) is Array and xla.is_multi_device(x.buf) for x in leaves) or any(
+        len(m.device_tuple) > 1 for m in device_meshes(jaxpr))
+
+
+def resolve(sharding: Any, what: str) -> Sharding | None:
+    """A user's sharding argument: a Sharding, a PartitionSpec with a mesh in scope, a device, or None."""
+    if sharding is None or isinstance(sharding, Sharding):
+        return sharding
+    if isinstance(sharding, PartitionSpec):
+        mesh = get_mesh()
+        if mesh is None:
+            raise RuntimeError(f"{what} requires a non-empty mesh if you are passing PartitionSpecs. hint: use `with mesh:` or "
+                               "pass a NamedSharding")
+        return NamedSharding(mesh, sharding)
+    if hasattr(sharding, "platform"):
+        return SingleDeviceSharding(sharding)
+    raise TypeError(f"{what} must be a Sharding, a PartitionSpec, a device or None, got {sharding!r}")
+
+
+def run_jaxpr(jaxpr: Jaxpr, leaves: Sequence, avals: Sequence[ShapedArray], name: str, donated: Sequence[bool] = (),
+              in_shardings: Sequence | None = None, out_shardings: Sequence | None = None) -> list[Array]:
+    """Run over the devices that arguments, shardings and equations name."""
+    given = [s if s is not None else x.sharding if type(x) is Array and xla.is_multi_device(x.buf) else None
+             for x, s in zip(leaves, in_shardings or [None] * len(leaves))]
+    key = ("partitioned", tuple(given), tuple(out_shardings or ()), tuple(donated))
+    program = jaxpr.memo(key, lambda: compile_jaxpr(jaxpr, name, donated, given, out_shardings))
+    return program.run(leaves, avals)
+
+
+def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
+    """A mesh over the devices of the program."""
+    found: list = [s for s in shardings if s is not None and len(s.device_tuple) > 1] + [
+        m for m in device_meshes(jaxpr) if len(m.device_tuple) > 1] or [s for s in shardings if s is not None] + list(
+        device_meshes(jaxpr))
+    first = found[0]
+    for other in found[1:]:
+        if set(other.device_tuple) != set(first.device_tuple):
+            raise ValueError("Received incompatible devices for jitted computation. Got shardings over devices "
+                             f"{sorted(d.id for d in first.device_tuple)} and {sorted(d.id for d in other.device_tuple)}. "
+                             "hint: device_put the arguments onto one mesh")
+    mesh = getattr(first, "mesh", first)
+    return mesh if isinstance(mesh, Mesh) else Mesh(np.array(first.device_tuple, dtype=object), ("devices",))
+
+
+def compile_jaxpr(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings) -> PartitionedProgram:
+    text, weights, callbacks, mesh = lower(jaxpr, name, donated, in_shardings, out_shardings)
+    devices = mesh.device_tuple
+    executable = xla.compile_partitioned(text, devices, callbacks)
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    ins = [s or everywhere for s in in_shardings]
+    tiles = xla.output_tiles(executable, [a.ndim for a in jaxpr.out_avals])
+    outs = [s or from_tiles(mesh, t) for s, t in zip(out_shardings or [None] * len(tiles), tiles)]
+    return PartitionedProgram(executable, mesh, ins, jaxpr.out_avals, outs, weights, callbacks)
+
+
+def from_tiles(mesh: Mesh, tiles) -> Sharding:
+    if tiles is None or mesh.size == 1:
+        return NamedSharding(mesh, PartitionSpec())
+    return spec_from_tiles(mesh, *tiles) or TiledSharding(mesh.device_tuple, *tiles)
+
+
+def lower(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings):
+    """-> (StableHLO with Shardy annotations, hoisted arrays, callbacks, a mesh in the order of the partition ids)."""
+    from aot.ops.spmd import mesh_symbol, replicated_text, sharding_text
+    everything = [*in_shardings, *(out_shardings or [])]
+    mesh = common_mesh(jaxpr, everything)
+    module = Module(name)
+    module.devices = mesh.device_tuple
+    module.weight_attr = lambda t: f" {{sdy.sharding = #sdy.sharding{replicated_text(t, mesh_symbol(module, mesh))}}}"
+
+    def attrs(shardings, avals, donate):
+        out = []
+        for i, (s, a) in enumerate(zip(shardings, avals)):
+            parts = [f"sdy.sharding = {sharding_text(module, s, a)}"] if s is not None and len(s.device_tuple) > 1 else []
+            parts += ["jax.buffer_donor = true"] if donate and donate[i] else []
+            out.append(f" {{{', '.join(parts)}}}" if parts else "")
+        return out
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    arg_attrs = attrs([s or everywhere for s in in_shardings], jaxpr.in_avals, donated)
+    result_attrs = attrs(out_shardings or [None] * len(jaxpr.out_avals), jaxpr.out_avals, None)
+    text, weights = module.main(jaxpr, arg_attrs, result_attrs)
+    return text, weights, module.callbacks, mesh
+
+
+def run_eqn(prim, args: Sequence, params: dict) -> list[Array]:
+    """One primitive on values of several devices."""
+    avals = [typeof(x) for x in args]
+    key = (prim, tuple(avals), tuple(params.items()))
+    jaxpr = _eqns.get(key)
+    if jaxpr is None:
+        ins, outs = [Var(a) for a in avals], [Var(a) for a in prim.infer(*avals, **params)]
+        jaxpr = _eqns[key] = Jaxpr(list(ins), [Eqn(prim, list(ins), outs, params)], list(outs))
+        if len(_eqns) > 4096:
+            _eqns.pop(next(iter(_eqns)))
+    return run_jaxpr(jaxpr, args, avals, prim.name)
+
+
+_eqns: dict[Any, Jaxpr] = {}

@@ -1,0 +1,257 @@
+"""Shardings, automatic partitioning, shard_map and pmap on eight devices: against one device, vmap, and real jax."""
+import jax
+import numpy as np
+import pytest
+
+import aot
+import aot.numpy as jnp
+from aot import lax
+from aot.sharding import Mesh, NamedSharding, PartitionSpec as P
+from tests.support import same
+
+F = np.float32
+DEVICES = aot.devices()
+GRID, LINE = Mesh(np.array(DEVICES).reshape(2, 4), ("x", "y")), Mesh(np.array(DEVICES), "x")
+JGRID = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 4), ("x", "y"))
+ARR = np.arange(32, dtype=F).reshape(4, 8)
+SPECS = [P(), P("x"), P("y"), P("x", "y"), P(None, "x"), P(("x", "y"),), P(None, ("y", "x")), P("y", "x")]
+
+
+def test_devices():
+    assert len(DEVICES) == 8
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_placement(spec):
+    sharding = NamedSharding(GRID, spec)
+    if ARR.shape[0] % sharding.tiles(2)[0][0]:
+        with pytest.raises(ValueError, match="divisible"):
+            aot.device_put(ARR, sharding)
+        return
+    a, b = aot.device_put(ARR, sharding), jax.device_put(ARR, jax.sharding.NamedSharding(JGRID, jax.P(*spec)))
+    assert a.sharding == sharding and np.array_equal(a, ARR)
+    assert sharding.shard_shape(ARR.shape) == b.sharding.shard_shape(ARR.shape)
+    for ours, theirs in zip(a.addressable_shards, b.addressable_shards, strict=True):
+        assert ours.device.id == theirs.device.id and ours.index == theirs.index and ours.replica_id == theirs.replica_id
+        np.testing.assert_array_equal(ours.data, theirs.data)
+
+
+#  name, function of (module, numpy, lax) -> function of one array
+OPS = {
+    "elementwise": lambda m, np_, lax: lambda x: 2 * np_.sin(x) + 1,
+    "sum of rows": lambda m, np_, lax: lambda x: x.sum(0),
+    "sum of all": lambda m, np_, lax: lambda x: x.sum(),
+    "transpose": lambda m, np_, lax: lambda x: x.T,
+    "matmul": lambda m, np_, lax: lambda x: x @ x.T,
+    "softmax": lambda m, np_, lax: lambda x: m.nn.softmax(x, -1),
+    "cumsum": lambda m, np_, lax: lambda x: np_.cumsum(x, 1),
+    "slice": lambda m, np_, lax: lambda x: x[1:3, ::2],
+    "gather": lambda m, np_, lax: lambda x: x[np.array([3, 0])],
+    "concatenate": lambda m, np_, lax: lambda x: np_.concatenate([x, x]),
+    "scan": lambda m, np_, lax: lambda x: lax.scan(lambda c, r: (c + r, c * r), x[0], x)[1],
+    "grad": lambda m, np_, lax: m.grad(lambda x: np_.tanh(x / 9).sum()),
+    "vmap": lambda m, np_, lax: m.vmap(lambda r: np_.dot(r, r)),
+    "sort": lambda m, np_, lax: lambda x: np_.sort(-x, 1),
+    "argmax": lambda m, np_, lax: lambda x: np_.argmax(x, 0),
+}
+ROWS = [(op, spec) for op in OPS for spec in (P("x"), P("x", "y"), P(None, "y"), P("y", "x"))]
+
+
+@pytest.mark.parametrize("op, spec", ROWS, ids=str)
+def test_computation_follows_data(op, spec):
+    """Values as on one device, and (for results that jax lays out by name) the layout that jax gets."""
+    f = OPS[op](aot, jnp, lax)
+    x = aot.device_put(ARR, NamedSharding(GRID, spec))
+    got = aot.jit(f)(x)
+    difference = same(got, jax.jit(OPS[op](jax, jax.numpy, jax.lax))(ARR), 1e-5, 1e-6)
+    assert difference is None, difference
+    theirs = jax.jit(OPS[op](jax, jax.numpy, jax.lax))(jax.device_put(ARR, jax.sharding.NamedSharding(JGRID, jax.P(*spec))))
+    assert got.sharding.shard_shape(got.shape) == theirs.sharding.shard_shape(theirs.shape)
+    want = theirs.sharding.devices_indices_map(theirs.shape)
+    mine = got.sharding.devices_indices_map(got.shape)
+    full = lambda i, shape: [s.indices(n) for s, n in zip(i, shape)]
+    assert {d.id: full(i, got.shape) for d, i in mine.items()} == {d.id: full(i, got.shape) for d, i in want.items()}
+
+
+def test_eager_operations_keep_layouts():
+    x = aot.device_put(ARR, NamedSharding(GRID, P("x", "y")))
+    assert (jnp.sin(x) + 1).sharding == x.sharding
+    np.testing.assert_allclose(jnp.sin(x) + 1, np.sin(ARR) + 1, rtol=1e-6)
+
+
+def test_in_and_out_shardings():
+    s = lambda *a: NamedSharding(GRID, P(*a))
+    f = aot.jit(lambda x, y: x @ y, in_shardings=(s("x", None), s(None, "y")), out_shardings=s("x", "y"))
+    out = f(ARR, ARR.T)
+    assert out.sharding == s("x", "y")
+    np.testing.assert_allclose(out, ARR @ ARR.T)
+    with GRID:
+        g = aot.jit(lambda d: d["a"] * 2, in_shardings=(P("x"),), out_shardings=P(None, "y"))
+        assert g({"a": ARR}).sharding == s(None, "y")
+    with pytest.raises(RuntimeError, match="mesh"):
+        aot.jit(lambda x: x, in_shardings=P("x"))(ARR)
+
+
+def test_with_sharding_constraint():
+    f = aot.jit(lambda x: lax.with_sharding_constraint(x.sum(0), NamedSharding(LINE, P("x"))))
+    out = f(aot.device_put(ARR, NamedSharding(GRID, P("x", "y"))))
+    assert out.sharding.shard_shape(out.shape) == (1,)
+    np.testing.assert_allclose(out, ARR.sum(0))
+
+
+def test_devices_that_do_not_fit():
+    half = Mesh(np.array(DEVICES[:4]), "h")
+    x, y = aot.device_put(ARR, NamedSharding(GRID, P("x"))), aot.device_put(ARR, NamedSharding(half, P("h")))
+    with pytest.raises(ValueError, match="incompatible devices"):
+        aot.jit(lambda a, b: a + b)(x, y)
+    np.testing.assert_allclose(aot.jit(lambda a: a * 2)(y), ARR * 2)
+
+
+def test_constants_and_donation():
+    big = np.arange(4000, dtype=F).reshape(4, 1000)
+    x = aot.device_put(np.ones((4, 1000), F), NamedSharding(GRID, P("x")))
+    out = aot.jit(lambda v: v + big, donate_argnums=0)(x)
+    np.testing.assert_allclose(out, big + 1)
+    assert x.is_deleted()
+
+
+# ---- shard_map -------------------------------------------------------------------------------------------------------------
+
+COLLECTIVES = {
+    "psum": lambda r: r / lax.psum(r.sum(), "x"), "pmean": lambda r: lax.pmean(r, "x") + r, "pmax": lambda r: lax.pmax(r, "x") - r,
+    "ppermute": lambda r: lax.ppermute(r, "x", [(i, (i + 1) % 8) for i in range(8)]),
+    "partial ppermute": lambda r: lax.ppermute(r, "x", [(0, 3), (3, 5)]),
+    "all_gather": lambda r: lax.all_gather(r, "x").sum(0) * r, "all_gather tiled": lambda r: lax.all_gather(r, "x", tiled=True)[:2] * r,
+    "psum_scatter": lambda r: lax.psum_scatter(lax.all_gather(r, "x", tiled=True) * r[0], "x", tiled=True),
+    "all_to_all": lambda r: lax.all_to_all(lax.all_gather(r, "x", tiled=True) + r[0], "x", 0, 0, tiled=True)[:2],
+    "axis_index": lambda r: r * lax.axis_index("x"), "in scan": lambda r: lax.scan(lambda c, _: (
+        jnp.sin(c) * lax.psum(c, "x"), c), r, None, length=3)[0], "in jit": lambda r: aot.jit(lambda v: v * lax.psum(v, "x"))(r),
+    "in cond": lambda r: lax.cond(lax.psum(r[0], "x") > 0, lambda: lax.psum(r, "x"), lambda: r),
+}
+V = np.linspace(.1, 1, 16, dtype=F)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_shard_map_is_vmap_with_names(name):
+    f = COLLECTIVES[name]
+    mapped = aot.shard_map(f, mesh=LINE, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+    vectorised = lambda x: aot.vmap(f, axis_name="x")(x.reshape(8, 2)).reshape(-1)
+    np.testing.assert_allclose(mapped(V), vectorised(V), rtol=1e-5)
+    np.testing.assert_allclose(aot.jit(mapped)(V), vectorised(V), rtol=1e-5)
+    loss = lambda g: lambda x: jnp.sin(g(x)).sum()
+    np.testing.assert_allclose(aot.grad(loss(mapped))(V), aot.grad(loss(vectorised))(V), rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(aot.jvp(mapped, (V,), (V,))[1], aot.jvp(vectorised, (V,), (V,))[1], rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(aot.vmap(mapped)(np.stack([V, V + 1])), np.stack([vectorised(V), vectorised(V + 1)]), rtol=1e-5)
+
+
+def layer(x, w, b):
+    return aot.nn.sigmoid(lax.psum(x @ w, "x") + b)
+
+
+def test_layer_three_ways():
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.normal(size=s).astype(F) for s in ((32,), (32, 4), (4,)))
+    want = np.array([0.02138912, 0.893112, 0.59892005, 0.97742504])
+    s = NamedSharding(LINE, P("x"))
+    plain = lambda x, w, b: aot.nn.sigmoid(x @ w + b)
+    manual = aot.shard_map(layer, mesh=LINE, in_specs=(P("x"), P("x", None), P(None)), out_specs=P(None))
+    np.testing.assert_allclose(aot.jit(plain)(aot.device_put(x, s), aot.device_put(w, s), b), want, rtol=1e-5)
+    np.testing.assert_allclose(aot.jit(lambda x, w, b: plain(lax.with_sharding_constraint(x, s), w, b))(x, w, b), want, rtol=1e-5)
+    np.testing.assert_allclose(aot.jit(manual)(x, w, b), want, rtol=1e-5)
+    for wrap in (lambda f: f, aot.jit):
+        for g, h in zip(wrap(aot.grad(lambda *a: manual(*a).sum(), (0, 1, 2)))(x, w, b),
+                        aot.grad(lambda *a: plain(*a).sum(), (0, 1, 2))(x, w, b)):
+            np.testing.assert_allclose(g, h, rtol=1e-4, atol=1e-5)
+
+
+def test_documented_shard_map():
+    f = aot.shard_map(lambda x: jnp.sum(x, keepdims=True), mesh=LINE, in_specs=P("x"), out_specs=P("x"))
+    assert repr(f(jnp.arange(32))) == "Array([  6,  22,  38,  54,  70,  86, 102, 118], dtype=int32)"
+    g = aot.shard_map(lambda x: lax.psum(x.sum(), "x"), mesh=LINE, in_specs=P("x"), out_specs=P())
+    assert repr(g(jnp.arange(32))) == "Array(496, dtype=int32)"
+    shapes = []
+    aot.shard_map(lambda x: (shapes.append(x.shape), x * 2)[1], mesh=LINE, in_specs=P("x"), out_specs=P("x"))(jnp.arange(32))
+    assert shapes == [(4,)]
+    assert repr(NamedSharding(GRID, P("x", "y"))) == (
+        "NamedSharding(mesh=Mesh('x': 2, 'y': 4), spec=PartitionSpec('x', 'y'))")
+
+
+def test_partly_manual():
+    f = aot.shard_map(lambda x: lax.psum(x, "x") * 2, mesh=GRID, in_specs=P("x"), out_specs=P(), axis_names={"x"})
+    np.testing.assert_allclose(aot.jit(f)(aot.device_put(ARR, NamedSharding(GRID, P("x", "y")))), 2 * (ARR[:2] + ARR[2:]))
+
+
+def test_two_axes():
+    f = aot.shard_map(lambda x: (lax.psum(x.sum(), ("x", "y")) + lax.axis_index(("x", "y")))[None], mesh=GRID,
+                      in_specs=P("x", "y"), out_specs=P(("x", "y")))
+    np.testing.assert_allclose(f(ARR), ARR.sum() + np.arange(8))
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda: aot.shard_map(lambda x: x, mesh=LINE, in_specs=P("x"), out_specs=P("x"))(np.ones(9, F)), "divisible"),
+    (lambda: aot.shard_map(lambda x: x, mesh=LINE, in_specs=P("z"), out_specs=P("x"))(np.ones(8, F)), "not found in mesh"),
+    (lambda: aot.shard_map(lambda x: x.sum(), mesh=LINE, in_specs=P("x"), out_specs=P("x"))(np.ones(8, F)), "more entries"),
+    (lambda: NamedSharding(GRID, P("x", "x")), "at most one"),
+    (lambda: Mesh(np.array(DEVICES), ("a", "b")), "ndim"),
+    (lambda: aot.pmap(lambda x: x)(np.ones(9, F)), "9 logical devices"),
+])
+def test_errors(call, text):
+    with pytest.raises((ValueError, TypeError), match=text):
+        call()
+
+
+# ---- pmap --------------------------------------------------------------------------------------------------------------------
+
+def test_pmap():
+    assert str(aot.pmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(jnp.arange(4.))) == (
+        "[0.         0.16666667 0.33333334 0.5       ]")
+    x = np.arange(48, dtype=F).reshape(8, 3, 2)
+    out = aot.pmap(lambda a: a @ a.T)(x)
+    np.testing.assert_allclose(out, x @ x.transpose(0, 2, 1))
+    assert out.sharding.shard_shape(out.shape) == (1, 3, 3)
+    np.testing.assert_allclose(aot.pmap(lambda a, b: {"s": a * b}, in_axes=(1, None), out_axes=1)(ARR, F(3))["s"], ARR * 3)
+    np.testing.assert_allclose(aot.pmap(lambda a, n: a * n, static_broadcasted_argnums=1)(x, 3), x * 3)
+    keys = aot.random.split(aot.random.key(0), 8)
+    draws = aot.pmap(lambda k: aot.random.normal(k, (3,)))(keys)
+    np.testing.assert_array_equal(draws, aot.vmap(lambda k: aot.random.normal(k, (3,)))(keys))
+
+
+def test_nested_pmap_gradient():
+    """The readme's example; its x is any 4 x 2 array."""
+    x = jnp.asarray(np.random.RandomState(0).randn(4, 2).astype(F))
+
+    def make(m, np_, pmap):
+        @pmap
+        def f(x):
+            y = np_.sin(x)
+
+            @pmap
+            def g(z):
+                return np_.cos(z) * np_.tan(y.sum()) * np_.tanh(x).sum()
+            return m.grad(lambda w: np_.sum(g(w)))(x)
+        return f
+    ours, want = make(aot, jnp, aot.pmap), make(jax, jax.numpy, jax.vmap)
+    np.testing.assert_allclose(ours(x), want(np.asarray(x)), rtol=1e-5)
+    np.testing.assert_allclose(aot.grad(lambda x: jnp.sum(ours(x)))(x), jax.grad(lambda x: jax.numpy.sum(want(x)))(np.asarray(x)),
+                               rtol=1e-4)
+
+
+# ---- arrays made of parts --------------------------------------------------------------------------------------------------------
+
+def test_making_arrays():
+    s = NamedSharding(GRID, P("x", "y"))
+    a = aot.make_array_from_callback(ARR.shape, s, lambda index: ARR[index])
+    np.testing.assert_array_equal(a, ARR)
+    b = aot.make_array_from_single_device_arrays(ARR.shape, s, [x.data for x in a.addressable_shards])
+    np.testing.assert_array_equal(b, ARR)
+    np.testing.assert_array_equal(aot.make_array_from_process_local_data(s, ARR), ARR)
+    assert aot.make_mesh((2, 2), ("a", "b")).shape == {"a": 2, "b": 2}
+    with pytest.raises(ValueError, match="devices"):
+        aot.make_mesh((3, 4), ("a", "b"))
+    assert aot.device_put(a, aot.devices()[3]).devices() == {aot.devices()[3]}
+
+
+def test_keys_over_devices():
+    keys = aot.device_put(aot.random.split(aot.random.key(0), 8), NamedSharding(LINE, P("x")))
+    out = aot.jit(aot.vmap(lambda k: aot.random.uniform(k)))(keys)
+    np.testing.assert_array_equal(out, aot.vmap(aot.random.uniform)(aot.random.split(aot.random.key(0), 8)))
