@@ -6,7 +6,8 @@ import pytest
 import aot
 import aot.numpy as jnp
 from aot import lax
-from aot.sharding import Mesh, NamedSharding, PartitionSpec as P
+from aot.sharding import Mesh, NamedSharding
+from aot.sharding import PartitionSpec as P
 from tests.support import same
 
 F = np.float32
