@@ -26,7 +26,14 @@ from aot.trace import (
     tracing,
     typeof,
 )
-from aot.tree_util import broadcast_prefix, default_registry, keystr, tree_flatten, tree_flatten_with_path, tree_structure
+from aot.tree_util import (
+    broadcast_prefix,
+    default_registry,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_structure,
+)
 
 _flatten = default_registry.flatten
 

@@ -63,8 +63,8 @@ def shard_map(f: Callable | None = None, /, *, out_specs: Any, in_specs: Any, me
         with manual_axes(over, manual):
             jaxpr, captured = stage(flat, avals, getattr(f, "__name__", "f"))
         if any(len(s) > a.ndim for s, a in zip(box["specs"], jaxpr.out_avals)):
-            raise ValueError(f"shard_map applied to {getattr(f, '__name__', 'f')}: an out_spec has more entries than its output "
-                             f"has dimensions: {box['specs']} for {[a.str_short() for a in jaxpr.out_avals]}")
+            raise ValueError(f"shard_map applied to {getattr(f, '__name__', 'f')}: an out_spec has more entries than its "
+                             f"output has dimensions: {box['specs']} for {[a.str_short() for a in jaxpr.out_avals]}")
         outs = bind(shard_map_p, *captured, *leaves, jaxpr=jaxpr, mesh=over,
                     in_specs=(*[PartitionSpec()] * len(captured), *specs), out_specs=box["specs"], manual=manual)
         return box["tree"].unflatten(outs)
@@ -81,7 +81,7 @@ def _spec(s, mesh: Mesh, what: str) -> PartitionSpec:
     return s
 
 
-# ---- pmap --------------------------------------------------------------------------------------------------------------------
+# ---- pmap ------------------------------------------------------------------------------------------------------------
 
 def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0, static_broadcasted_argnums: Any = (),
          devices: Sequence | None = None, backend: str | None = None, axis_size: int | None = None, donate_argnums: Any = (),
@@ -159,7 +159,7 @@ def _over_devices(call: Callable, in_axes, out_axes, name, mesh: Mesh) -> Callab
     return run
 
 
-# ---- arrays made of parts --------------------------------------------------------------------------------------------------------
+# ---- arrays made of parts --------------------------------------------------------------------------------------------
 
 def make_array_from_callback(shape: Sequence[int], sharding: Sharding, data_callback: Callable, dtype=None) -> Array:
     """An array whose part on each device is data_callback(index), index a tuple of slices."""

@@ -267,8 +267,8 @@ class NamedSharding(Sharding):
     def tiles(self, ndim: int) -> tuple[tuple[int, ...], list[int]]:
         """(tiles in each dimension, device positions in tile order, replicas last)."""
         if len(self.spec) > ndim:
-            raise ValueError(f"Sharding {self} is only valid for values of rank at least {len(self.spec)}, but was applied to a "
-                             f"value of rank {ndim}")
+            raise ValueError(f"Sharding {self} is only valid for values of rank at least {len(self.spec)}, but was applied "
+                             f"to a value of rank {ndim}")
         shape = self.mesh.shape
         axes = [self.spec.axes(i) for i in range(ndim)]
         dims = tuple(prod(shape[a] for a in group) for group in axes)

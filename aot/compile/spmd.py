@@ -8,7 +8,16 @@ import numpy as np
 from aot import xla
 from aot.array import Array, as_physical, to_buffer
 from aot.lower.emitter import Module
-from aot.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding, TiledSharding, get_mesh, spec_from_tiles
+from aot.sharding import (
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+    TiledSharding,
+    get_mesh,
+    spec_from_tiles,
+)
 from aot.trace import Eqn, Jaxpr, ShapedArray, Var, subjaxprs, typeof
 
 

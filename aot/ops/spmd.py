@@ -11,9 +11,21 @@ from aot.ops.call import uses_axis_name
 from aot.ops.families import LinearOp
 from aot.ops.shape import reshape
 from aot.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
-from aot.trace import (Jaxpr, Linear, Primitive, ShapedArray, Zero, axis_env, bind, eval_jaxpr, is_linear, is_zero, stage,
-                       tangent_aval, typeof)
-
+from aot.trace import (
+    Jaxpr,
+    Linear,
+    Primitive,
+    ShapedArray,
+    Zero,
+    axis_env,
+    bind,
+    eval_jaxpr,
+    is_linear,
+    is_zero,
+    stage,
+    tangent_aval,
+    typeof,
+)
 
 # ---- text ----------------------------------------------------------------------------------------------------------------
 
@@ -103,13 +115,10 @@ sharding_constraint_p = ShardingConstraint()
 
 # ---- shard_map ---------------------------------------------------------------------------------------------------------------
 
-class Unmentioned:
-    """Which manual axes a spec leaves out."""
-
-    @staticmethod
-    def of(mesh, manual, spec) -> tuple:
-        used = {a for i in range(len(spec)) for a in spec.axes(i)}
-        return tuple(a for a in mesh.axis_names if a in manual and a not in used)
+def unmentioned(mesh, manual, spec) -> tuple:
+    """The manual axes that a spec leaves out."""
+    used = {a for i in range(len(spec)) for a in spec.axes(i)}
+    return tuple(a for a in mesh.axis_names if a in manual and a not in used)
 
 
 def local_aval(a: ShapedArray, mesh, spec) -> ShapedArray:
@@ -204,10 +213,10 @@ class ShardMap(Primitive):
                 if not nz:
                     shared.append(Zero(tangent_aval(a)))
                     continue
-                c, copies = next(dots), prod(mesh.shape[x] for x in Unmentioned.of(mesh, manual, s))
+                c, copies = next(dots), prod(mesh.shape[x] for x in unmentioned(mesh, manual, s))
                 shared.append(c if copies == 1 else ew.div(c, ew.lit(c, copies)))
             outs = [instantiate_zero(c) for c in transpose_flat(jaxpr, ins, shared)]
-            return [psum(c, axes) if (axes := Unmentioned.of(mesh, manual, s)) else c for c, s in zip(outs, lin_specs)]
+            return [psum(c, axes) if (axes := unmentioned(mesh, manual, s)) else c for c, s in zip(outs, lin_specs)]
         key = ("shard transpose", tuple(linear), tuple(nonzero), in_specs, out_specs)
         fixed_avals = [a for a, lin in zip(jaxpr.in_avals, linear) if not lin]
         ct_avals = [tangent_aval(a) for a, nz in zip(jaxpr.out_avals, nonzero) if nz]
@@ -222,8 +231,8 @@ class ShardMap(Primitive):
         from aot.transforms.vmap import batch_jaxpr
         with manual_axes(mesh, manual):
             batched, out_dims = batch_jaxpr(jaxpr, axis, dims)
-        put = lambda s, d, n: s if d is None else PartitionSpec(*[*s, *[None] * (n - len(s))][:d], None, *list(
-            [*s, *[None] * (n - len(s))])[d:])
+        full = lambda s, n: [*s, *[None] * (n - len(s))]
+        put = lambda s, d, n: s if d is None else PartitionSpec(*full(s, n)[:d], None, *full(s, n)[d:])
         ins = tuple(put(s, d, a.ndim) for s, d, a in zip(in_specs, dims, jaxpr.in_avals))
         outs_specs = tuple(put(s, d, a.ndim) for s, d, a in zip(out_specs, out_dims, jaxpr.out_avals))
         outs = bind(self, *args, jaxpr=batched, mesh=mesh, in_specs=ins, out_specs=outs_specs, manual=manual)
@@ -299,7 +308,7 @@ def _without_leading(lin) -> Jaxpr:
     return stage(f, [*avals, *lin.lin.in_avals[n:]], lin.lin.debug_name)[0]
 
 
-# ---- collectives in text -------------------------------------------------------------------------------------------------------
+# ---- collectives in text ---------------------------------------------------------------------------------------
 
 def replica_groups(e, axes: Sequence, groups: Any = None) -> np.ndarray:
     """Device positions that communicate over these axes of the manual mesh, one row a group."""

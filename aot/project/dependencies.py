@@ -144,8 +144,8 @@ def environment() -> dict[str, str]:
     """The variables that can change what is built."""
     ignored = ("CACHE", "LOG", "TRACEBACK")
     return {k: v for k, v in sorted(os.environ.items())
-            if k.startswith(("AOT_", "JAX_")) and not any(w in k for w in ignored)
-            or k in ("XLA_FLAGS", "PYTHONPATH", "SOURCE_DATE_EPOCH")}
+            if v and (k.startswith(("AOT_", "JAX_")) and not any(w in k for w in ignored)
+                      or k in ("XLA_FLAGS", "PYTHONPATH", "SOURCE_DATE_EPOCH"))}
 
 
 def identity() -> dict[str, Any]:

@@ -47,6 +47,7 @@ class Job:
     wanted: dict
     left: int = 0
     failed: bool = False
+    done: bool = False
     files: set[str] = field(default_factory=set)
     made: dict[str, dict] = field(default_factory=dict)
 
@@ -228,6 +229,7 @@ class Builder:
         self._submit(job, job.items[0], "assemble", None, {"path": job.path, "functions": parts})
 
     def _built(self, job: Job, result: dict, seconds: float) -> None:
+        job.done = True
         files = {*job.files, os.path.relpath(self.manifest.path, self.root)} - {manifests.FILE}
         self.state.record(job.path, job.wanted, files, result["files"], job.made)
         self.report({"reason": "artifact", "artifact": job.path, "files": result["files"], "size": result["size"],
@@ -259,7 +261,7 @@ class Builder:
                 os.unlink(left)
 
     def _outcome(self, jobs: list[Job], stale: list[Job], every: set[str]) -> dict:
-        built = [job for job in stale if not self.state.stale(job.path, job.wanted)]
+        built = [job for job in stale if job.done]
         ok = not self.errors and len(built) == len(stale)
         if ok and not self.options.locked and self.options.profile == "release":
             made = {name: m for job in jobs for name, m in self.state.records[job.path]["result"].items()}
@@ -328,6 +330,10 @@ def explain(program: Any, target: str, cache: Any) -> dict[str, Any]:
     from aot import targets
     from aot.compile import cached
     wanted = targets.require(target)
-    if wanted.environment:
-        os.environ.update(wanted.environment)  # as in the worker that would compile it
-    return cache.explain(cached.fields_of(program.lowered.text, wanted, program.xla_flags))
+    text, before = program.lowered.text, dict(os.environ)
+    os.environ.update(wanted.environment)  # as in the worker that would compile it
+    try:
+        return cache.explain(cached.fields_of(text, wanted, program.xla_flags))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -465,6 +465,8 @@ class Artifact:
         buf = memoryview(path) if isinstance(path, bytes) else _map_file(self.path)
         self._members = _members(buf, self.path)
         self.manifest = _manifest(self._members, self.path)
+        if weights is not None and "external" not in self.manifest:
+            raise AotError("its weights are not in a separate file, so others cannot be given", where=self.path)
         self._functions: dict[str, Function] = {}
         self._verified: set[str] = set()
         self._weights: dict[str, np.ndarray] | None = None
@@ -516,8 +518,6 @@ class Artifact:
         """The weights in a file of their own, which must have the types that the programs take."""
         entry = self.manifest.get("external")
         if entry is None:
-            if self._external is not None:
-                raise AotError("it holds its weights, so others cannot be given", where=self.path)
             return {}
         path = os.fspath(self._external or os.path.join(os.path.dirname(self.path), entry["file"]))
         arrays = tensors(_map_file(path), path)
