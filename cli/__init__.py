@@ -32,6 +32,7 @@ COMMANDS = {
     "bench": "Measure load and run times of an artifact.",
     "targets": "List what can be built for, and what to install for the rest.",
     "cache": "Look at and look after the cache of compiled programs.",
+    "make-rules": "Print the path of rules to include in a Makefile, or in CMake.",
     "doctor": "Check this installation.",
 }
 
@@ -44,7 +45,7 @@ class _Commands(click.Group):
     def get_command(self, ctx, cmd_name):
         if cmd_name not in COMMANDS:
             return None
-        return importlib.import_module(f"aot.cli.{cmd_name}").command
+        return importlib.import_module(f"aot.cli.{cmd_name.replace('-', '_')}").command
 
     def format_commands(self, ctx, formatter):
         with formatter.section("Commands"):

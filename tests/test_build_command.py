@@ -601,12 +601,52 @@ def test_compile_uses_workers_for_other_targets_and_the_cache(copy, aot):
     assert before == 3 and aot(*args)[0] == 0 and json.loads(aot("cache", "stats", "--json")[1])["entries"] == before
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:h100", "tpu:v5e:2x2", "tpu:v6e:2x2"])
-def test_targets_that_are_not_here(target, copy, aot):
+# ---- other build systems, and the example --------------------------------------------------------------------------
+
+COMMAND = f"{sys.executable} -c \"import sys; from aot.cli import main; sys.exit(main())\""
+
+
+def test_rules_for_make(copy, aot):
+    rules = aot("make-rules")[1].strip()
+    Path("Makefile").write_text(f"all: build/square.aot build/predict.aot\ninclude {rules}\n")
+    def make(*args):
+        result = subprocess.run(["make", f"AOT={COMMAND}", *args], capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+    shutil.rmtree("build")
+    assert "build/predict.aot: predict(x) -> f32[3,2]" in make() and "Nothing to be done" in make()
+    append("layers.py", "\nSCALE = 2\n")(copy)
+    assert "build/square.aot: square(x)" in make()
+    make("aot-clean")
+    assert not os.path.exists("build")
+
+
+def test_rules_for_cmake(copy, aot, tmp_path):
+    if shutil.which("cmake") is None:
+        pytest.skip("needs cmake")
+    rules = aot("make-rules", "--cmake")[1].strip()
+    command = tmp_path / "aot"
+    command.write_text(f'#!/bin/sh\nexec {COMMAND} "$@"\n')
+    command.chmod(0o755)
+    Path("CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.20)\nproject(p NONE)\ninclude({rules})\n"
+                                      "aot_artifact(square)\n")
+    shutil.rmtree("build")
+    subprocess.run(["cmake", "-S", ".", "-B", "out", f"-DAOT_COMMAND={command}"], check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", "out"], check=True, capture_output=True)
+    assert os.path.exists("build/square.aot") and not os.path.exists("build/predict.aot")
+
+
+def test_the_example_of_targets(tmp_path, monkeypatch, aot):
+    """A transformer's training step for this CPU, and for GPUs and TPUs where their plugins are installed."""
     from aot import targets
-    if targets.plugin_path(target.partition(":")[0]) is None:
-        pytest.skip("its plugin is not installed")
-    assert aot("build", "predict", "-t", target, "-t", "cpu")[0] == 0
-    first = aot_runtime.load("build/predict.aot").manifest["functions"]["predict"]["executables"][0]
-    assert first["target"] == target and first["memory"]["argument"] > 0
-    assert aot("verify", "build/predict.aot")[0] == 0
+    example = Path(__file__).resolve().parents[1] / "examples/targets"
+    for name in ("model.py", "aot.toml"):
+        shutil.copy(example / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    wanted = ["cpu", *(t for t in ("cuda:sm_80", "cuda:h100", "tpu:v5e:2x2", "tpu:v6e:2x2")
+                       if targets.plugin_path(t.partition(":")[0]))]
+    code, out, err = aot("build", "train_step", *(x for t in wanted for x in ("-t", t)))
+    assert code == 0, err
+    made = aot_runtime.load("build/train_step.aot").manifest["functions"]["train_step"]["executables"]
+    assert [e["target"] for e in made] == wanted and all(e["memory"]["argument"] > 500_000 for e in made)
+    assert aot("verify", "build/train_step.aot")[0] == 0

@@ -12,9 +12,11 @@ a fork would lose.  When stdin closes, or its parent dies, it kills its children
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
+import pkgutil
 import selectors
 import signal
 import sys
@@ -34,11 +36,16 @@ def main() -> None:
 
 
 def warm_up() -> None:
-    """Import what every task needs."""
-    for name in ("aot.api", "aot.numpy", "aot.project.tasks"):
+    """Import what tasks need, once for all of them."""
+    names = ["aot.api", "aot.lax", "aot.nn", "aot.numpy", "aot.random", "aot.compile.eager", "aot.stages",
+             "aot.project.tasks", "numpy.random"]
+    for package in ("aot.numpy", "aot.ops"):  # they load their parts when these are used
+        names += [m.name for m in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")]
+    for name in names:
         importlib.import_module(name)
     from aot import xla
     xla.warm_up()
+    gc.freeze()  # the children share these objects; collecting them would copy their pages
 
 
 def die_with_parent() -> None:
