@@ -20,5 +20,5 @@ $(AOT_OUTPUT)/%.aot: aot.toml
 aot-build:
 	$(AOT) build $(AOT_FLAGS)
 aot-clean:
-	$(AOT) clean
 	$(RM) $(AOT_OUTPUT)/*.d
+	$(AOT) clean
