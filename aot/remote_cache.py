@@ -20,6 +20,9 @@ from typing import Any
 from aot.errors import AotError
 
 TIMEOUT = 5.0    # seconds to wait for a remote tier
+#: the same for fsspec's drivers
+PATIENCE = {"s3": {"config_kwargs": {"connect_timeout": TIMEOUT, "read_timeout": 4 * TIMEOUT,
+                                     "retries": {"max_attempts": 1}}}}
 log = logging.getLogger("aot.cache")
 
 
@@ -115,7 +118,7 @@ class Fsspec(Tier):
         scheme = urllib.parse.urlsplit(url).scheme
         try:
             import fsspec
-            self.fs, self.root = fsspec.core.url_to_fs(url)
+            self.fs, self.root = fsspec.core.url_to_fs(url, **PATIENCE.get(scheme, {}))
         except ImportError as e:
             raise AotError(f"remote cache {url}: {scheme}:// needs a package that is not installed ({e})",
                            hint="pip install 'aotc[remote]', and s3fs, gcsfs, ... for the scheme") from None

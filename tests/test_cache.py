@@ -350,6 +350,29 @@ def test_remote_tiers(kind, tmp_path, server):
     assert Cache(tmp_path / "two").get(key(fields(0))) == payload(0)      # kept locally from now on
 
 
+def test_an_object_store(tmp_path, monkeypatch, caplog):
+    """An S3 server; also one whose bucket is not there."""
+    pytest.importorskip("s3fs")
+    moto = pytest.importorskip("moto.server")
+    server = moto.ThreadedMotoServer(port=0)
+    server.start()
+    for k, v in {"ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x", "DEFAULT_REGION": "us-east-1",
+                 "ENDPOINT_URL": "http://{}:{}".format(*server.get_host_and_port())}.items():
+        monkeypatch.setenv(f"AWS_{k}", v)
+    try:
+        import s3fs
+        s3fs.S3FileSystem().mkdir("bucket")
+        fill(remote(tmp_path / "one", "s3://bucket/aot"), 3)
+        other = remote(tmp_path / "two", "s3://bucket/aot")
+        assert [other.get(key(fields(i))) for i in range(4)] == [payload(0), payload(1), payload(2), None]
+        assert other.counts["remote hits"] == 3 and not other.remotes[0].down
+        assert not [r for r in caplog.records if "remote cache" in r.getMessage()]
+        fill(remote(tmp_path / "three", "s3://nosuchbucket/aot"), 2)
+        assert sum("remote cache" in r.getMessage() for r in caplog.records) == 1
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize("case", ["nobody listens", "500", "403", "damaged", "read only"])
 def test_a_remote_tier_that_fails_is_no_failure(case, tmp_path, server, caplog):
     url = "http://127.0.0.1:9/cache" if case == "nobody listens" else server.url
