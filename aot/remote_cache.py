@@ -116,6 +116,7 @@ class Fsspec(Tier):
     def __init__(self, url: str, readonly: bool = False):
         super().__init__(url, readonly)
         scheme = urllib.parse.urlsplit(url).scheme
+        self.folders = scheme not in ("s3", "s3a", "gs", "gcs", "abfs", "az", "oss", "oci")  # would make a bucket
         try:
             import fsspec
             self.fs, self.root = fsspec.core.url_to_fs(url, **PATIENCE.get(scheme, {}))
@@ -133,5 +134,6 @@ class Fsspec(Tier):
 
     def store(self, k: str, raw: bytes) -> None:
         path = f"{self.root}/{k[:2]}/{k}"
-        self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        if self.folders:
+            self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         self.fs.pipe_file(path, raw)
