@@ -221,13 +221,16 @@ def serialize(executable) -> bytes:
     return client().serialize_executable(executable)
 
 
-def deserialize(blob: bytes, device=None, lapack: bool = True, **flags) -> Any:
-    """Serialized executable -> loaded executable.  lapack: it may call LAPACK kernels (loading them takes a while)."""
-    device = device if device is not None else client().devices()[0]
+def deserialize(blob: bytes, devices: Sequence = (), lapack: bool = True, **flags) -> Any:
+    """Serialized executable -> executable over these devices, by default the first one.
+
+    lapack: it may call LAPACK kernels (loading them takes a while).
+    """
+    devices = tuple(devices) or (client().devices()[0],)
     if lapack:
         register_lapack()
-    options = compile_options(device_ids=(device.id,), **flags)
-    return client().deserialize_executable(blob, _device_list((device,)), options)
+    options = compile_options(len(devices), [d.id for d in devices], **flags)
+    return client().deserialize_executable(blob, _device_list(devices), options)
 
 
 def analysis(executable: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from typing import Any
 
@@ -10,9 +11,6 @@ import click
 
 from ._errors import BUG, FAILED, OK, USER_CODE
 from ._output import table
-
-#: event fields that would only make lines long
-_QUIET = ("started",)
 
 
 @click.command("build")
@@ -118,7 +116,6 @@ class _Human:
     def _stale(self, e: dict) -> None:
         self._line(f"{self._path(e['artifact'])}: {e['why']}")
         self.total += e["tasks"]
-        import sys
         if sys.stderr.isatty() and self.progress is None:
             from rich.console import Console
             from rich.progress import Progress
@@ -137,6 +134,7 @@ class _Human:
         bar = self.bars.pop((e.get("function"), e.get("target")), None)
         if bar is not None:
             self.progress.remove_task(bar)
+        if self.progress is not None:
             self.progress.advance(self.bars["all"])
 
     def _compiled(self, e: dict) -> None:
@@ -145,28 +143,36 @@ class _Human:
         what = "from the cache" if e.get("hit") else f"{e['seconds']:.1f} s"
         self._line(f"  {e['function']} for {e['target']}: {what}")
         if e.get("warning"):
-            click.echo(f"warning: {e['function']} for {e['target']}: {e['warning']}", err=True)
+            self._line(f"warning: {e['function']} for {e['target']}: {e['warning']}")
 
     def _lowered(self, e: dict) -> None:
         self._done(e)
         self.times.append(e)
 
     def _artifact(self, e: dict) -> None:
+        self._done({"function": e["functions"][0], "target": None})
         for signature in e["signatures"]:
-            click.echo(f"{self._path(e['artifact'])}: {signature}")
+            line = f"{self._path(e['artifact'])}: {signature}"
+            if self.progress is not None and sys.stdout.isatty():
+                self._line(line)  # above the bars
+            else:
+                click.echo(line)
 
     def _failed(self, e: dict) -> None:
         self._done(e)
         what = f"{e['function']} for {e['target']}" if e["target"] else e["function"]
         user = e["kind"] == "user"
-        click.echo((e["message"] + "\n" if user else "") + f"error: {what}: "
-                   + ("the function raised" if user else e["message"]), err=True)
+        self._line((e["message"] + "\n" if user else "") + f"error: {what}: "
+                   + ("the function raised" if user else e["message"]))
         hint = e.get("hint") or (_log(e["log"]) if "log" in e else None)
         if hint:
-            click.echo(f"hint: {hint}", err=True)
+            self._line(f"hint: {hint}")
 
     def _line(self, text: str) -> None:
-        click.echo(text, err=True)
+        if self.progress is not None:
+            self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            click.echo(text, err=True)
 
     def summary(self, outcome: dict, seconds: float) -> None:
         parts = [f"{outcome[k]} {word}" for k, word in (("built", "built"), ("failed", "failed"), ("fresh", "up to date"))

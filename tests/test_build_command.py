@@ -295,6 +295,25 @@ def test_timings_and_json(copy, aot, events):
     assert found["finished"][0]["fresh"] == 2
 
 
+def test_bars_on_a_terminal(copy):
+    import pty
+    parent, child = pty.openpty()
+    code = "import sys; from aot.cli import main; sys.exit(main(['build', '--force']))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=child,
+                               env={**os.environ, "TERM": "xterm"})
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            data = os.read(parent, 4096)
+        except OSError:
+            break
+        shown += data
+    os.close(parent)
+    assert process.wait() == 0 and b"build/square.aot: square(x) -> f32[4]\n" in process.stdout.read()
+    assert b"square for cpu" in shown and "\u2501".encode() in shown and b"2 built in" in shown
+
+
 # ---- everything that a manifest can say ----------------------------------------------------------------------------
 
 FULL = """\

@@ -18,20 +18,31 @@ require_hit = False  # set by `aot build --require-cache-hit`: compiling anythin
 
 
 def compile_text(text: str, device: Any = None, host_callbacks: Sequence[Callable] = (), **flags: Any) -> Any:
-    """Like `xla.compile_text`.  Programs that call back into this process are never stored."""
+    """Like `xla.compile_text`."""
+    devices = [] if device is None else [device]
+    return _through(text, devices, flags, host_callbacks, lambda: xla.compile_text(text, device, host_callbacks, **flags))
+
+
+def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[Callable] = ()) -> Any:
+    """Like `xla.compile_partitioned`."""
+    return _through(text, devices, {}, host_callbacks, lambda: xla.compile_partitioned(text, devices, host_callbacks))
+
+
+def _through(text: str, devices: Sequence, flags: dict, callbacks: Sequence, compile: Callable[[], Any]) -> Any:
+    """The executable from the cache, or compiled and stored.  Programs that call back into this process never are."""
     store = cache.active()
-    if store is None or host_callbacks:
-        return xla.compile_text(text, device, host_callbacks, **flags)
-    fields = {**host_fields(text, flags), **({} if device is None else {"device": device.id})}
+    if store is None or callbacks:
+        return compile()
+    fields = {**host_fields(text, flags), **({"on": [d.id for d in devices]} if devices else {})}
     found = store.get(k := cache.key(fields))
     if found is not None:
         try:
-            return xla.deserialize(found, device, lapack="@lapack_" in text, **flags)
+            return xla.deserialize(found, devices, lapack="@lapack_" in text, **flags)
         except xla.XlaRuntimeError:  # whole, but not what this XLA reads
             pass
     refuse_miss(fields)
     start = time.perf_counter()
-    executable = xla.compile_text(text, device, **flags)
+    executable = compile()
     seconds = time.perf_counter() - start
     if seconds >= config.persistent_cache_min_compile_time_secs:
         blob = xla.serialize(executable)

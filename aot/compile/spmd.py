@@ -7,6 +7,7 @@ import numpy as np
 
 from aot import xla
 from aot.array import Array, as_physical, to_buffer
+from aot.compile import cached
 from aot.lower.emitter import Module
 from aot.sharding import (
     Mesh,
@@ -118,7 +119,7 @@ def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
 def compile_jaxpr(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings) -> PartitionedProgram:
     text, weights, callbacks, mesh = lower(jaxpr, name, donated, in_shardings, out_shardings)
     devices = mesh.device_tuple
-    executable = xla.compile_partitioned(text, devices, callbacks)
+    executable = cached.compile_partitioned(text, devices, callbacks)
     everywhere = NamedSharding(mesh, PartitionSpec())
     ins = [s or everywhere for s in in_shardings]
     tiles = xla.output_tiles(executable, [a.ndim for a in jaxpr.out_avals])

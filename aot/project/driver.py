@@ -137,7 +137,7 @@ class Builder:
                     self._check_lock(name, made)
         else:
             self.report({"reason": "stale", "artifact": job.path, "why": why,
-                         "tasks": sum(len(_executables(i)) or 1 for i in job.items)})
+                         "tasks": 1 + sum(len(_executables(i)) or 1 for i in job.items)})
         return why is not None
 
     def _check_targets(self, jobs: list[Job]) -> None:
