@@ -40,11 +40,10 @@ def entry(fun: Callable | None = None, **keys: Any) -> Any:
 
 def _reference(fun: Callable) -> str:
     """MODULE:FUNCTION, with the module as a path."""
-    module = inspect.getmodule(fun)
-    path = getattr(module, "__file__", None) or inspect.getfile(inspect.unwrap(fun))
-    name = getattr(fun, "__qualname__", "")
-    if "<" in name:
-        raise AotError(f"@aot.entry: {name} has no name to find it by", hint="use a function of the module")
+    name = getattr(fun, "__qualname__", "<nameless>")
+    path = getattr(inspect.getmodule(inspect.unwrap(fun)), "__file__", None)
+    if "<" in name or path is None:
+        raise AotError(f"@aot.entry: {name} cannot be found by name", hint="use a function of the module")
     return f"{os.path.abspath(path)}:{name}"
 
 

@@ -165,7 +165,8 @@ MARKS = [
     (lambda: aot.entry(argz=["f32[3]"])(test_marks), "@aot.entry of test_marks: argz: unknown key; did you mean 'args'?"),
     (lambda: aot.entry(args=[3])(test_marks), "args: expected a list of specs"),
     (lambda: aot.entry(3), "marks functions, not values of type int"),
-    (lambda: aot.entry(args=list)(test_marks), "has no name to find it by"),
+    (lambda: aot.entry(args=lambda: ["f32[3]"])(test_marks), "cannot be found by name"),
+    (lambda: aot.entry(args=list)(test_marks), "list cannot be found by name"),
 ]
 
 
