@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-latest lint types bench conformance docs clean venv
+.PHONY: help demo test test-latest lint types bench bench-trace conformance conformance-api api-coverage fuzz docs clean venv
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -22,6 +22,8 @@ help:
 	@echo "make test-latest  all tests with the newest supported jaxlib (Python 3.12 or later)"
 	@echo "make lint types   ruff and pyright"
 	@echo "make bench        ratios against jax"
+	@echo "make fuzz         2,000 random programs against jax"
+	@echo "make api-coverage, conformance-api, bench-trace   the API: names, calls and trace times against jax"
 	@echo "make conformance  the public StableHLO programs under tests/, if present"
 	@echo "make docs clean"
 
@@ -65,6 +67,18 @@ types: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	JAX_PLATFORMS=cpu $(PY) benchmarks/run.py $(BENCH)
+
+bench-trace: $(VENV)/.installed
+	JAX_PLATFORMS=cpu $(PY) tests/conformance_api.py --trace
+
+conformance-api: $(VENV)/.installed
+	JAX_PLATFORMS=cpu $(PY) tests/conformance_api.py
+
+api-coverage: $(VENV)/.installed
+	$(PY) tests/api_coverage.py
+
+fuzz: $(VENV)/.installed
+	JAX_PLATFORMS=cpu $(PY) tests/fuzz.py --count 2000
 
 conformance: $(VENV)/.installed
 	@if ls tests/conformance/*.py >/dev/null 2>&1; then $(PY) -m pytest -q -n $(WORKERS) tests/conformance; \

@@ -163,7 +163,11 @@ def _ints(axes) -> tuple[int, ...]: return tuple([int(i) for i in axes])
 def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_type=None, *, out_sharding=None):
     """General tensor contraction: batch dimensions, then free dimensions of lhs, then of rhs."""
     (xk, yk), (xb, yb) = dimension_numbers
-    n, m = typeof(lhs).ndim, typeof(rhs).ndim
+    a, b = typeof(lhs), typeof(rhs)
+    if a.dtype != b.dtype and not a.dtype.itemsize == b.dtype.itemsize == 1:     # products of 8-bit floats may mix
+        common = dtypes.promote_types(a.dtype, b.dtype)
+        lhs, rhs = _convert(lhs, common), _convert(rhs, common)
+    n, m = a.ndim, b.ndim
     wrap = lambda axes, r: tuple([i % r if r else i for i in _ints(axes)])
     preferred = None if preferred_element_type is None else dtypes.canonicalize_dtype(
         dtypes.dtype(preferred_element_type))

@@ -98,7 +98,7 @@ def full_like(x, value):
 
 
 # ---- sign, rounding, parts ---------------------------------------------------------------------------------------
-sign = unary("sign", "sign", None, "fci", emit=lambda e, ins, outs, x: e.elementwise("sign", ins, outs[0], (x,)))
+sign = unary("sign", "sign", None, "fciu", emit=lambda e, ins, outs, x: _emit_sign(e, ins, outs, x))
 floor = unary("floor", "floor", None, "f")
 ceil = unary("ceil", "ceil", None, "f")
 is_finite = unary("is_finite", "is_finite", None, "f", result=same_bool)
@@ -110,6 +110,12 @@ abs = unary("abs", "abs", lambda t, y, x: _abs_tangent(t, y, x), "fci", result=r
 population_count = unary("population_count", "popcnt", None, "iu")
 clz = unary("clz", "count_leading_zeros", None, "iu")
 bitwise_not = unary("not", "not", None, "iub")
+
+
+def _emit_sign(e, ins, outs, x):
+    if kind(ins[0].dtype) == "u":
+        return e.inline(lambda v: convert(ne(v, full_like(v, 0)), typeof(v).dtype), ins, (x,))[0]
+    return e.elementwise("sign", ins, outs[0], (x,))
 
 
 def _abs_tangent(t, y, x):
@@ -243,7 +249,8 @@ def _power_by_squaring(x, n: int):
 def integer_pow(x, y: int):
     """x ** y for a static integer y."""
     if y == 0:
-        return full_like(x, 1)
+        from aot.ops import shape
+        return shape.full_like(x, 1)
     if y == 1:
         return x
     if y < 0 and kind(typeof(x).dtype) in "iu":
@@ -262,7 +269,7 @@ class Pow(Elementwise):
         check_dtype("pow", "fciu", y)
         if kind(y.dtype) in "fc" and y.dtype != x.dtype:
             raise self.dtype_error((x, y))
-        weak = x.weak_type and (y.weak_type or kind(y.dtype) in "iu")
+        weak = x.weak_type and y.weak_type
         return [ShapedArray(broadcast_shape("pow", (x, y)), x.dtype, weak)]
 
     @staticmethod

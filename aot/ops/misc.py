@@ -253,6 +253,10 @@ def tile(operand, reps: Sequence[int]):
 def stack(operands: Sequence, axis: int = 0):
     """Join arrays of one shape along a new axis."""
     xs = list(operands)
+    if not xs:
+        raise ValueError("stack needs at least one array")
+    if len({typeof(x).shape for x in xs}) > 1:
+        raise ValueError(f"All input arrays to stack must have the same shape, got {[typeof(x).shape for x in xs]}")
     axis = canonical_axis(axis, typeof(xs[0]).ndim + 1)
     return concatenate([expand_dims(x, (axis,)) for x in xs], axis)
 

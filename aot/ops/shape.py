@@ -561,7 +561,7 @@ def split(operand, sizes, axis: int = 0):
     """Consecutive pieces of these sizes along axis."""
     axis, at, out = canonical_axis(axis, typeof(operand).ndim), 0, []
     if sum(sizes) != typeof(operand).shape[axis]:
-        raise TypeError(f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
+        raise ValueError(f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
                         f"{typeof(operand).shape}")
     for n in sizes:
         out.append(slice_in_dim(operand, at, at + n, axis=axis))
