@@ -49,11 +49,11 @@ class Signature:
 
 class Entry:
     """One traced signature: the jaxpr (captured tracers first), and the program once compiled."""
-    __slots__ = ("jaxpr", "captured", "out_tree", "program", "donated", "name", "signature")
+    __slots__ = ("jaxpr", "captured", "out_tree", "program", "donated", "name", "signature", "key_uses")
 
     def __init__(self, jaxpr, captured, out_tree, donated, name, signature):
         self.jaxpr, self.captured, self.out_tree, self.donated = jaxpr, captured, out_tree, donated
-        self.program, self.name, self.signature = None, name, signature
+        self.program, self.name, self.signature, self.key_uses = None, name, signature, ()
 
 
 def trace_to_entry(fun: Callable, in_tree, avals: Sequence[ShapedArray], name: str, donated: tuple,
@@ -77,7 +77,11 @@ def _trace_to_entry(fun, in_tree, avals, name, donated, signature):
         for x in leaves:
             check_output(x, out, name)
         jaxpr, captured = trace.close(ins, leaves, name)
-    return Entry(jaxpr, captured, out_tree, donated, name, signature), weakref.ref(trace)
+    entry = Entry(jaxpr, captured, out_tree, donated, name, signature)
+    if config.debug_key_reuse:
+        from aot.random._reuse import uses
+        entry.key_uses = uses(trace, ins)
+    return entry, weakref.ref(trace)
 
 
 def argument_names(fun: Callable, in_tree, variables: Sequence) -> dict:
@@ -179,7 +183,7 @@ class JitFunction:
         if config._key is not self.fast_key:
             self.fast.clear()
             self.fast_key = config._key
-        if (tree in self.fast or entry.program.callbacks or config.disable_jit or config.debug_nans
+        if (tree in self.fast or entry.program.callbacks or config.disable_jit or config.debug_nans or config.debug_key_reuse
                 or config.debug_infs):
             return
         from aot.compile import fastpath
@@ -206,6 +210,9 @@ class JitFunction:
         if config.disable_jit:
             return self.fun(*args, **kwargs)
         signature, leaves = self._signature(args, kwargs)
+        if config.debug_key_reuse:
+            from aot.random._reuse import replay
+            replay(self._entry(signature, leaves).key_uses, leaves)
         if state.trace is base_trace and not any(isinstance(x, Tracer) for x in leaves):
             entry = self._entry(signature, leaves)
             outs = self._run(entry, leaves, signature.avals)

@@ -123,7 +123,7 @@ def custom_linear_solve(matvec: Callable, b: Any, solve: Callable, transpose_sol
     in_tree = tree_structure((b,))
 
     def staged(fun, name, aux=False):
-        jaxpr, captured, out_tree = stage_tree(fun, in_tree, avals, f"custom_linear_solve's {name}")
+        jaxpr, captured, out_tree = stage_tree(fun, in_tree, avals, f"custom_linear_solve's {name}")[:3]
         main = out_tree.children()[0] if aux else out_tree
         _check_same(name, main, jaxpr.out_avals[:len(leaves)], tree, avals)
         return jaxpr, captured, out_tree
@@ -157,9 +157,9 @@ def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve:
     from aot.custom import custom_jvp
     _, tree, avals = avals_of(initial_guess)
     in_tree = tree_structure((initial_guess,))
-    f_jaxpr, f_consts, f_tree = stage_tree(f, in_tree, avals, "custom_root's f")
+    f_jaxpr, f_consts, f_tree = stage_tree(f, in_tree, avals, "custom_root's f")[:3]
     _check_same("f", f_tree, f_jaxpr.out_avals, tree, avals)
-    s_jaxpr, s_consts, s_tree = stage_tree(lambda x: solve(f, x), in_tree, avals, "custom_root's solve")
+    s_jaxpr, s_consts, s_tree = stage_tree(lambda x: solve(f, x), in_tree, avals, "custom_root's solve")[:3]
     n = len(avals)
     _check_same("solve", s_tree.children()[0] if has_aux else s_tree, s_jaxpr.out_avals[:n], tree, avals)
 

@@ -38,8 +38,11 @@ def stage_tree(fun: Callable, in_tree, avals: Sequence[ShapedArray], what: str):
         for x in outs:
             _check_leaf(x, what)
         return outs
-    jaxpr, captured = stage(flat, avals, getattr(fun, "__name__", "body"))
-    found = (jaxpr, captured, box["tree"])
+    def note_keys(trace, ins):
+        from aot.random._reuse import uses
+        box["keys"] = uses(trace, ins)
+    jaxpr, captured = stage(flat, avals, getattr(fun, "__name__", "body"), note_keys if config.debug_key_reuse else None)
+    found = (jaxpr, captured, box["tree"], box.get("keys", ()))
     if key is not None:
         if len(_bodies) > 1024:
             _bodies.clear()
@@ -116,6 +119,9 @@ def switch(index, branches: Sequence[Callable], *operands, operand=None):
 def _branches(index, funs, operands, what, names):
     leaves, tree, avals = avals_of(operands)
     staged = [stage_tree(f, tree, avals, f"lax.{what}'s {n}") for f, n in zip(funs, names)]
+    if config.debug_key_reuse:
+        from aot.random._reuse import replay
+        replay({(u.position, id(u.key)): u for s in staged for u in s[3]}.values(), leaves)
     jaxprs, captured = merge_captured([s[0] for s in staged], [s[1] for s in staged])
     first, out_tree = staged[0], staged[0][2]
     for s, n in zip(staged[1:], names[1:]):
@@ -139,6 +145,17 @@ def _with_weak(jaxpr: Jaxpr, weak: Sequence[bool]) -> Jaxpr:
     return jaxpr.memo(("weak", tuple(weak)), lambda: stage(
         lambda *xs: [ew.convert(o, typeof(o).dtype, w) if isinstance(typeof(o).dtype, np.dtype) else o
                      for o, w in zip(eval_jaxpr(jaxpr, xs), weak)], jaxpr.in_avals, jaxpr.debug_name)[0])
+
+
+def check_loop_keys(keys: Sequence, jaxpr: Jaxpr, n_captured: int, n_carry: int, leaves: Sequence, what: str) -> None:
+    """Under debug_key_reuse: refuse a body that consumes one key in every step; the loop consumes the rest here."""
+    if not keys:
+        return
+    from aot.random._reuse import refuse_in_loop, replay
+    ins = jaxpr.invars[n_captured:]
+    passed_on = [i for i in range(n_carry) if jaxpr.outvars[i] is ins[i]]
+    refuse_in_loop(keys, n_carry, passed_on, what)
+    replay(keys, leaves)
 
 
 def _leaf_path(tree, i: int) -> str:
@@ -193,10 +210,11 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
     arg_tree = tree_structure((init_val,))
     body, leaves = settle_carry(lambda avals: stage_tree(body_fun, arg_tree, avals, "while_loop body_fun"), leaves,
                                 "while_loop body", tree)
-    body_jaxpr, body_captured, out_tree = body
+    body_jaxpr, body_captured, out_tree, keys = body
+    check_loop_keys(keys, body_jaxpr, len(body_captured), len(leaves), leaves, "while_loop")
     _check_carry_tree(tree, out_tree, "while_loop body")
     avals = [typeof(x) for x in leaves]
-    cond_jaxpr, cond_captured, cond_tree = stage_tree(cond_fun, arg_tree, avals, "while_loop cond_fun")
+    cond_jaxpr, cond_captured, cond_tree, _ = stage_tree(cond_fun, arg_tree, avals, "while_loop cond_fun")
     p = cond_jaxpr.out_avals
     if len(p) != 1 or cond_tree != tree_structure(0) or p[0].shape or kind(p[0].dtype) != "b":
         raise TypeError("cond_fun must return a boolean scalar, but got pytree "
@@ -267,7 +285,9 @@ def scan(f: Callable, init, xs=None, length: int | None = None, reverse: bool = 
             raise TypeError(f"scan body output must be a pair, got {out_tree}.")
         _check_carry_tree(init_tree, children[0], "scan body")
         return staged
-    (jaxpr, captured, out_tree), init_leaves = settle_carry(trace_body, init_leaves, "scan body", init_tree)
+    (jaxpr, captured, out_tree, keys), init_leaves = settle_carry(trace_body, init_leaves, "scan body", init_tree)
+    if n > 1:
+        check_loop_keys(keys, jaxpr, len(captured), len(init_leaves), [*init_leaves, *xs_leaves], "scan")
     outs = bind(scan_p, *captured, *init_leaves, *xs_leaves, jaxpr=jaxpr, num_consts=len(captured),
                 num_carry=len(init_leaves), length=n, reverse=bool(reverse), unroll=unroll or 1)
     return out_tree.unflatten(outs)

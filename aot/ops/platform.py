@@ -107,7 +107,7 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
         if any(is_tracer(v) for v in kwargs.values()):
             raise errors.UnexpectedTracerError(next(v for v in kwargs.values() if is_tracer(v)))
         leaves, tree, avals = avals_of(args)
-        jaxpr, captured, out_tree = stage_tree(lambda *a: decomposition(*a, **kwargs), tree, avals, f"composite {name}")
+        jaxpr, captured, out_tree = stage_tree(lambda *a: decomposition(*a, **kwargs), tree, avals, f"composite {name}")[:3]
         freeze = lambda v: tuple(v) if isinstance(v, list) else v
         outs = bind(composite_p, *captured, *leaves, jaxpr=jaxpr, op_name=name, version=version,
                     attributes=tuple((k, freeze(v)) for k, v in kwargs.items()))

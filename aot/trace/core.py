@@ -286,12 +286,17 @@ class StageTrace(Trace):
     def custom_vjp(self, call, args): return call.stage(self, args)
 
 
-def stage(f, avals: Sequence[ShapedArray], name: str = "") -> tuple[Jaxpr, list]:
-    """Trace f on flat avals; f returns a flat list -> (jaxpr, captured tracers); the jaxpr takes those first."""
+def stage(f, avals: Sequence[ShapedArray], name: str = "", finish: Any = None) -> tuple[Jaxpr, list]:
+    """Trace f on flat avals; f returns a flat list -> (jaxpr, captured tracers); the jaxpr takes those first.
+
+    finish(trace, inputs) is called at the end, where given."""
     trace = StageTrace()
     with tracing(trace):
         ins = [trace.new_input(a) for a in avals]
-        return trace.close(ins, f(*ins), name)
+        closed = trace.close(ins, f(*ins), name)
+    if finish is not None:
+        finish(trace, ins)
+    return closed
 
 
 def eval_jaxpr(jaxpr, args: Sequence, consts: Sequence = ()) -> list:

@@ -261,8 +261,8 @@ def _partial(fun, args, kwargs, nums):
     n = len(args)
     for i in nums:
         if not -n <= i < n:
-            raise ValueError(f"differentiating with respect to argnums={i} requires at least {i + 1 if i >= 0 else -i} "
-                             f"positional arguments to be passed by the caller, but got only {n} positional arguments.")
+            raise TypeError(f"differentiating with respect to argnums={i} requires at least {i + 1 if i >= 0 else -i} "
+                            f"positional arguments to be passed by the caller, but got only {n} positional arguments.")
     where = [i % n for i in nums]
 
     def f(*dynamic):
@@ -280,11 +280,7 @@ def _check_grad_input(x, holomorphic: bool, allow_int: bool) -> None:
     if holomorphic:
         if k != "c":
             raise TypeError(f"grad with holomorphic=True requires inputs with complex dtype, but got {name}.")
-    elif k == "c":
-        raise TypeError(f"grad requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got "
-                        f"{name}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
-                        "non-holomorphic functions involving complex inputs, use vjp directly.")
-    elif k != "f" and not allow_int:
+    elif k not in "fc" and not allow_int:
         raise TypeError(f"grad requires real- or complex-valued inputs (input dtype that is a sub-dtype of np.inexact), "
                         f"but got {name}. If you want to use Boolean- or integer-valued inputs, use vjp or set "
                         "allow_int to True.")
