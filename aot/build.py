@@ -56,7 +56,11 @@ class Program:
         import aot
         donated = tuple(i for i, a in enumerate(self.bound) if a.name in self.donate and not a.weights)
         f = aot.jit(self.transformed, donate_argnums=donated)
-        return f.trace(*(_abstract(a.tree, a.name) for a in self.bound))
+        return f.trace(*self.abstract_args())
+
+    def abstract_args(self) -> list[Any]:
+        """What the transformed function is traced on."""
+        return [_abstract(a.tree, a.name) for a in self.bound]
 
     @cached_property
     def lowered(self) -> Any: return self.traced.lower()

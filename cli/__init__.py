@@ -5,7 +5,7 @@ Data goes to stdout; progress, warnings and errors go to stderr.  Exit codes:
     0    done
     1    the request cannot be carried out: no such module, function or file, a wrong spec, a damaged artifact, ...
     2    the command line itself is wrong: unknown option, missing argument
-    3    `aot verify`: a result differs from the one recorded at build time
+    3    `aot verify`: a result differs from the one recorded at build time; `aot check`: something was found
     4    the user's function raised; its own traceback is shown
     70   a bug in aot: please report it with the output of --debug
     130  interrupted
@@ -25,6 +25,7 @@ COMMANDS = {
     "build": "Build the artifacts of a project, as far as they are not up to date.",
     "clean": "Remove what `aot build` has written.",
     "trace": "Print a function's jaxpr or StableHLO.",
+    "check": "Look for what would surprise: side effects, large constants, key reuse, NaN derivatives.",
     "run": "Run a function of an artifact on given inputs.",
     "inspect": "Show what an artifact contains and what would run here.",
     "verify": "Check an artifact's checksums and replay its recorded results.",
