@@ -386,7 +386,7 @@ def hlo_sharding(logical, ndim: int) -> Any:
 
 def is_multi_device(buf) -> bool:
     """Whether a buffer lies on several devices."""
-    return type(buf._sharding) is not SingleDeviceSharding  # noqa: F821  (set by _load, which any buffer implies)
+    return type(buf._sharding) is not _mod("SingleDeviceSharding")
 
 
 def put_shards(shards: Sequence, stored: Storage, logical) -> Any:

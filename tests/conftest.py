@@ -15,6 +15,17 @@ os.environ["AOT_CACHE_DIR"] = tempfile.mkdtemp(prefix="aot-test-cache-")
 atexit.register(shutil.rmtree, os.environ["AOT_CACHE_DIR"], True)
 
 
+@pytest.fixture(autouse=True)
+def _options():
+    """The command line, run inside of this process, sets options for good: what one test sets, the next does not see."""
+    from aot.config import OPTIONS, config
+    before = {o.name: config.read(o.name) for o in OPTIONS}
+    yield
+    for name, value in before.items():
+        if config.read(name) != value:
+            config.update(name, value)
+
+
 def store(path, text, arguments, result, *, parameters=None, weights=None, executable=True, program=True, **fields):
     """An artifact with one function `f` made of StableHLO text, without tracing anything.
 

@@ -121,7 +121,7 @@ def _branches(index, funs, operands, what, names):
     staged = [stage_tree(f, tree, avals, f"lax.{what}'s {n}") for f, n in zip(funs, names)]
     if config.debug_key_reuse:
         from aot.random._reuse import replay
-        replay({(u.position, id(u.key)): u for s in staged for u in s[3]}.values(), leaves)
+        replay(list({(u.position, id(u.key)): u for s in staged for u in s[3]}.values()), leaves)
     jaxprs, captured = merge_captured([s[0] for s in staged], [s[1] for s in staged])
     first, out_tree = staged[0], staged[0][2]
     for s, n in zip(staged[1:], names[1:]):
