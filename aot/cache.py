@@ -359,3 +359,17 @@ def use(cache: Cache | None, min_seconds: float = 0.0) -> None:
     config.update("persistent_cache_min_compile_time_secs", min_seconds)
     if cache:
         _active = (cache.directory, config.compilation_cache_max_size), cache
+
+
+@contextlib.contextmanager
+def using(cache: Cache | None, min_seconds: float = 0.0) -> Iterator[None]:
+    """`use` inside a `with` block."""
+    from aot.config import config
+    names = ("compilation_cache_dir", "persistent_cache_min_compile_time_secs")
+    before = [config.read(n) for n in names]
+    use(cache, min_seconds)
+    try:
+        yield
+    finally:
+        for n, v in zip(names, before):
+            config.update(n, v)

@@ -27,11 +27,11 @@ def command(targets: tuple[str, ...], name: str | None, output: str | None, no_g
     aot compile model:loss --arg '{"w": f32[3], "b": f32[]}' --arg 'f32[8,3]' --value-and-grad 0
     """
     from aot import build, cache
-    cache.use(cache.from_environment())
     with stage(f"importing {options['function']}"):
         made = program(name=name, **options)
     path = output or f"{made.name}.aot"
-    build.save(path, [made], targets, golden=not no_golden, stage=stage)
+    with cache.using(cache.from_environment()):
+        build.save(path, [made], targets, golden=not no_golden, stage=stage)
 
     import aot_runtime
     signature = aot_runtime.load(path).signature(made.name)

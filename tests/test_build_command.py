@@ -194,6 +194,12 @@ def test_the_program_is_equal_to_the_byte_without_the_cache(copy, built, events)
     assert program(copy) == program(built)
 
 
+def test_a_file_that_changes_during_the_build(copy, events):
+    edit("model.py", "return x * x", "open(__file__, 'a').write('# later'); return x * x")(copy)
+    assert why(events("square"))["square.aot"] == "model.py changed"
+    assert why(events("square"))["square.aot"] == "model.py changed during the build"
+
+
 def test_clean_then_warm(copy, aot, events):
     assert aot("clean")[0] == 0 and not os.path.exists("build") and os.path.exists("model.py")
     assert all(hits(events("--require-cache-hit")).values())

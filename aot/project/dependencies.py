@@ -6,7 +6,7 @@ import os
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -76,17 +76,27 @@ def digest(path: str) -> str:
     return h.hexdigest()
 
 
-def snapshot(root: str, files: list[str]) -> dict[str, list]:
-    """{path: [size, mtime_ns, sha256, time of this record]}; files that are gone are left out."""
+def snapshot(root: str, files: Iterable[str], since: float) -> dict[str, list]:
+    """{path: [size, mtime_ns, sha256, time of this record]}; files that are gone are left out.
+
+    since: when the first of them may have been read.  One that was modified later has no hash, since nobody knows which
+    version was read: what was made from it is not fresh.
+    """
     found = {}
     for path in files:
         full = os.path.join(root, path)
         try:
             s = os.stat(full)
-            found[path] = [s.st_size, s.st_mtime_ns, digest(full), time.time()]
+            found[path] = [s.st_size, s.st_mtime_ns, digest(full) if s.st_mtime <= since else "", time.time()]
         except OSError:
             pass
     return found
+
+
+def merge(a: dict[str, list], b: dict[str, list]) -> dict[str, list]:
+    """What two tasks have read.  A file that was not the same for both has no hash."""
+    torn = {p for p in a if p in b and a[p][2] != b[p][2]}
+    return {p: [*e[:2], "", e[3]] if p in torn else e for p, e in {**a, **b}.items()}
 
 
 def changed(root: str, path: str, entry: list) -> str | None:
@@ -97,6 +107,8 @@ def changed(root: str, path: str, entry: list) -> str | None:
         s = os.stat(full)
     except OSError:
         return f"{path} is gone"
+    if not sha:
+        return f"{path} changed during the build"
     if s.st_size != size:
         return f"{path} changed"
     settled = s.st_mtime_ns == mtime and at - mtime / 1e9 > RACY

@@ -48,7 +48,7 @@ class Job:
     left: int = 0
     failed: bool = False
     done: bool = False
-    files: set[str] = field(default_factory=set)
+    files: dict[str, list] = field(default_factory=dict)
     made: dict[str, dict] = field(default_factory=dict)
 
 
@@ -207,7 +207,7 @@ class Builder:
             self._assemble(job)
 
     def _lowered(self, job: Job, item: dict, result: dict) -> None:
-        job.files.update(result["dependencies"])
+        job.files = dependencies.merge(job.files, result["dependencies"])
         made = job.made[item["name"]] = {k: result[k] for k in ("signature", "program", "weights")}
         if self.options.locked and not self._check_lock(item["name"], made):
             job.failed = True
@@ -230,8 +230,7 @@ class Builder:
 
     def _built(self, job: Job, result: dict, seconds: float) -> None:
         job.done = True
-        files = {*job.files, os.path.relpath(self.manifest.path, self.root)} - {manifests.FILE}
-        self.state.record(job.path, job.wanted, files, result["files"], job.made)
+        self.state.record(job.path, job.wanted, job.files, result["files"], job.made)
         self.report({"reason": "artifact", "artifact": job.path, "files": result["files"], "size": result["size"],
                      "functions": [i["name"] for i in job.items], "seconds": round(seconds, 3),
                      "signatures": [m["signature"] for m in job.made.values()]})

@@ -34,11 +34,11 @@ class State:
         except (OSError, ValueError, KeyError, TypeError):
             return {}  # never built, or damaged: everything is built again
 
-    def record(self, name: str, wanted: dict, files: Iterable[str], outputs: Iterable[str], result: Any) -> None:
-        """Note that `outputs` were made from `files` as `wanted` describes, and save."""
+    def record(self, name: str, wanted: dict, files: dict[str, list], outputs: Iterable[str], result: Any) -> None:
+        """Note that `outputs` were made from `files` (a snapshot) as `wanted` describes, and save."""
         self.records = self._read()
-        self.records[name] = {**wanted, "files": dependencies.snapshot(self.root, sorted(set(files))),
-                              "outputs": {p: self._stamp(p) for p in outputs}, "result": result}
+        self.records[name] = {**wanted, "files": dict(sorted(files.items())), "outputs": {p: self._stamp(p) for p in outputs},
+                              "result": result}
         self._save()
 
     def forget(self, names: Iterable[str]) -> None:

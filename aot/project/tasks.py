@@ -115,21 +115,20 @@ def _types(tree: Any) -> Any:
 
 def lower(task: Task) -> dict:
     """Trace, lower, compile for the first executable target and record a result; the rest is left to `compile_one`."""
-    item, stage = task["item"], task["stage"]
+    item, stage, start = task["item"], task["stage"], time.time()
     os.makedirs(stage, exist_ok=True)
     with dependencies.recording(task["root"], task["output"]) as read:
         program = program_of(item)
         record, weights = build.describe_program(program)
-    traced = time.perf_counter()
+        files = dependencies.snapshot(task["root"], read(), start)
     info = _compile_here(task, program, record) if task["target"] else {}
     if isinstance(item["golden"], list):
         _give_inputs(program, item)
     if item["golden"] and task["target"] and targets.parse(task["target"]).kind == "cpu":
         record.golden = build._golden(program, record)
     _save_stage(stage, program, record, weights)
-    return {"dependencies": sorted(read()), "signature": _signature(record), "compile": info,
-            "program": _digest(record.program or b""), "weights": _weights_digest(weights),
-            "recorded_seconds": round(time.perf_counter() - traced, 3)}
+    return {"dependencies": files, "signature": _signature(record), "compile": info,
+            "program": _digest(record.program or b""), "weights": _weights_digest(weights)}
 
 
 def _digest(data: bytes) -> str:
@@ -261,13 +260,14 @@ def assemble(task: Task) -> dict:
 def discover(task: Task) -> dict:
     """The functions that a module marks with `@aot.entry`."""
     from aot import marks
+    start = time.time()
     with dependencies.recording(task["root"], task["output"]) as read:
         module = binding._import_file(task["module"])
     found = marks.discover(module, task["root"])
     if not found:
         raise AotError(f"{task['module']} marks no function with @aot.entry",
                        hint=f"remove it from `modules` in {manifest.FILE}")
-    return {"dependencies": sorted(read()), "entries": found}
+    return {"dependencies": dependencies.snapshot(task["root"], read(), start), "entries": found}
 
 
 def sleep(task: Task) -> dict:
