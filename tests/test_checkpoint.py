@@ -1,11 +1,10 @@
 """checkpoint: the same derivatives, fewer residuals; policies, names, loops, memory."""
-import jax
 import numpy as np
 import pytest
 
 import aot
 import aot.lax
-from tests.support import compare, total
+from tests.support import compare, jax, total
 
 F = np.float32
 X, W = np.linspace(.1, 1, 6, dtype=F).reshape(2, 3), np.linspace(-1, 1, 9, dtype=F).reshape(3, 3)

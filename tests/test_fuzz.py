@@ -1,6 +1,7 @@
 """A sample of the random programs of tests/fuzz.py."""
 import pytest
 
+pytest.importorskip("jax")
 from tests import fuzz
 
 

@@ -1,13 +1,14 @@
 """Taylor mode against nested forward mode, and against jax's jet where it has a rule."""
 import numpy as np
 import pytest
-from jax.experimental.jet import jet as jax_jet
 
 import aot
 import aot.numpy as jnp
 from aot import lax
 from aot.experimental.jet import jet
 from tests.support import wide
+
+jax_jet = pytest.importorskip("jax.experimental.jet").jet
 
 F = np.float32
 X = np.array([[.3, .7], [1.2, .4]])

@@ -1,12 +1,11 @@
 """Incomplete gamma and beta functions, and their derivatives, against real jax and scipy."""
-import jax.lax
 import numpy as np
 import pytest
 import scipy.special
 
 import aot
 from aot import lax
-from tests.support import compare
+from tests.support import compare, jax
 
 F = np.float32
 SHAPES = np.array([0, 1e-3, .1, .5, 1, 1.5, 3, 10, 50, 200, -1, np.inf, np.nan], F)
