@@ -57,6 +57,7 @@ nothing.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -203,11 +204,15 @@ class replacing:
         return self.file
 
     def __exit__(self, kind, error, traceback):
-        self.file.close()
-        if kind is None:
-            os.replace(self.temporary, self.path)
-            return
-        os.unlink(self.temporary)
+        try:
+            self.file.close()  # writes what is left, for which there may be no room
+            if kind is None:
+                os.replace(self.temporary, self.path)
+                return
+        except OSError as e:
+            error = error or e
+        with contextlib.suppress(OSError):
+            os.unlink(self.temporary)
         if isinstance(error, OSError):
             raise AotError(f"{self.path}: cannot be written: {error.strerror or error}") from None
 

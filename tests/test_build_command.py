@@ -491,6 +491,38 @@ def test_a_module_that_does_not_import(copy, aot):
     assert code == 1 and "layers.py marks no function with @aot.entry" in err
 
 
+def test_an_output_folder_that_cannot_be_written(project, aot):
+    Path("build").write_text("")
+    code, out, err = aot("build")
+    assert code == 1 and "error: build: cannot be written: " in err and not out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+def test_a_full_disk(built, tmp_path, aot, monkeypatch):
+    """Wherever the space runs out: an error, and the artifact of before."""
+    monkeypatch.setenv("AOT_CACHE_DIR", str(built.parent / "cache"))
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True).returncode:
+        pytest.skip("cannot mount")
+    try:
+        folder = shutil.copytree(built, tmp_path / "p")
+        monkeypatch.chdir(folder)
+        before = Path("build/square.aot").read_bytes()
+        append("model.py")(folder)
+        for room in (60_000, 36_000, 16_000, 4_000):
+            free = shutil.disk_usage(".").free
+            Path("filler").write_bytes(bytes(free - room))
+            code, out, err = aot("build", "square", "--force")
+            assert code == 0 or code == 1 and "cannot be written: No space left on device" in err, err
+            assert len(Path("build/square.aot").read_bytes()) == len(before)
+            aot_runtime.load("build/square.aot").verify()
+            assert not list(Path("build").glob("*.tmp"))
+            os.remove("filler")
+        assert code == 1 and aot("build", "square")[0] == 0
+    finally:
+        os.chdir("/")
+        subprocess.run(["umount", "-l", tmp_path])
+
+
 def _processes(folder):
     """The processes whose working directory lies in a folder."""
     found = []

@@ -159,7 +159,10 @@ class Builder:
 
     def _log(self, name: str) -> str:
         folder = os.path.join(self.hidden, "log")
-        os.makedirs(folder, exist_ok=True)
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as e:
+            raise AotError(f"{self.output}: cannot be written: {e.strerror or e}") from None
         return os.path.join(folder, f"{name.replace(':', '-')}.log")
 
     def _work(self, jobs: list[Job]) -> None:

@@ -139,7 +139,10 @@ def run_child(request: dict, pipe: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         _volunteer_for_oom()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        except OSError:  # no place for a log is no reason to fail
+            log = os.open(os.devnull, os.O_WRONLY)
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.environ.update(request.get("env") or {})

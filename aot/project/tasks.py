@@ -207,8 +207,11 @@ _PARTS = ("program", "executables", "golden")
 
 
 def _write(stage: str, name: str, *parts: Any) -> None:
-    with open(os.path.join(stage, name), "wb") as f:
-        f.writelines(parts)
+    try:
+        with open(os.path.join(stage, name), "wb") as f:
+            f.writelines(parts)
+    except OSError as e:
+        raise AotError(f"{stage}: cannot be written: {e.strerror or e}") from None
 
 
 def _save_stage(stage: str, program: build.Program, record: artifact.Function, weights: dict) -> None:
