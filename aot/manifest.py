@@ -258,7 +258,7 @@ def _signatures(manifest: Manifest, f: dict, at: tuple) -> list[dict]:
     name = f.get("name") or f["function"].rpartition(":")[2]
     if "/" in name or name.startswith("."):
         manifest.fail((*at, "name"), f"{name!r} cannot be the name of a file")
-    base = {**f, "name": name, "artifact": f.get("artifact") or f"{name}.aot"}
+    base = {**f, "name": name, "base": name, "artifact": f.get("artifact") or f"{name}.aot"}
     several = base.pop("signature", None)
     if several is None:
         return [base]
@@ -271,7 +271,7 @@ def _resolve(manifest: Manifest, f: dict, over: dict) -> dict:
     project = manifest.project
     def pick(k: str, default: Any) -> Any: return over.get(k, f.get(k, project.get(k, default)))
     golden = f.get("golden") if isinstance(f.get("golden"), list) and over.get("golden") is not False else None
-    return {"name": f["name"], "function": f["function"], "args": f.get("args", []), "named": f.get("named", {}),
+    return {"name": f["name"], "base": f["base"], "function": f["function"], "args": f.get("args", []), "named": f.get("named", {}),
             "static": f.get("static", {}), "weights": f.get("weights", {}),
             "weights_mode": f.get("weights_mode", "baked"), "transforms": f.get("transforms", []),
             "donate": f.get("donate", []), "artifact": f["artifact"], "targets": pick("targets", ["cpu"]),

@@ -60,7 +60,7 @@ def _run(project: Any, found: Any, chosen: Any, show: Any) -> dict:
         return project.build(found, chosen, show)
     except project.TaskError as e:
         show({"reason": "failed", "function": str(e).partition(":")[0], "target": None, **e.error})
-        return {"ok": False, "fresh": 0, "built": 0, "failed": 1, "errors": [e.error], "records": []}
+        return {"ok": False, "fresh": 0, "built": 0, "failed": 1, "skipped": 0, "errors": [e.error], "records": []}
 
 
 def _code(outcome: dict) -> int:
@@ -89,7 +89,7 @@ class _Json:
         click.echo(json.dumps(event))
 
     def summary(self, outcome: dict, seconds: float) -> None:
-        counts = {k: outcome[k] for k in ("ok", "fresh", "built", "failed")}
+        counts = {k: outcome[k] for k in ("ok", "fresh", "built", "failed", "skipped")}
         click.echo(json.dumps({"reason": "finished", **counts, "seconds": round(seconds, 3)}))
 
 
@@ -175,8 +175,8 @@ class _Human:
             click.echo(text, err=True)
 
     def summary(self, outcome: dict, seconds: float) -> None:
-        parts = [f"{outcome[k]} {word}" for k, word in (("built", "built"), ("failed", "failed"), ("fresh", "up to date"))
-                 if outcome[k]]
+        words = {"built": "built", "failed": "failed", "fresh": "up to date", "skipped": "not tried"}
+        parts = [f"{outcome[k]} {word}" for k, word in words.items() if outcome[k]]
         click.echo(f"{', '.join(parts)} in {seconds:.1f} s", err=True)
 
 

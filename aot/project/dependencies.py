@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 BIG = 1 << 20  # files above this size are not hashed again while size and time of modification stay the same
+TICK = 0.05    # seconds by which times of modification may lag behind the clock
 RACY = 2.0     # seconds in which a file may change without its time of modification telling
 
 
@@ -87,7 +88,7 @@ def snapshot(root: str, files: Iterable[str], since: float) -> dict[str, list]:
         full = os.path.join(root, path)
         try:
             s = os.stat(full)
-            found[path] = [s.st_size, s.st_mtime_ns, digest(full) if s.st_mtime <= since else "", time.time()]
+            found[path] = [s.st_size, s.st_mtime_ns, digest(full) if s.st_mtime < since - TICK else "", time.time()]
         except OSError:
             pass
     return found

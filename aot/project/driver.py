@@ -53,7 +53,7 @@ class Job:
 
 
 def build(manifest: Manifest, options: Options, report: Report) -> dict:
-    """Build what is not fresh -> {"ok", "fresh", "built", "failed", "errors"} and the records of all artifacts.
+    """Build what is not fresh -> {"ok", "fresh", "built", "failed", "skipped", "errors"} and the records of all artifacts.
 
     Raises AotError for a request that cannot be carried out; a function that fails is an event.
     """
@@ -106,7 +106,7 @@ class Builder:
         for name in self.options.names:
             base = os.path.basename(name)
             found = [g for g, items in groups.items() if base in (g, g.removesuffix(".aot"))
-                     or any(name in (i["name"], i["function"].rpartition(":")[2]) for i in items)]
+                     or any(name in (i["name"], i["base"]) for i in items)]
             if not found:
                 known = ", ".join(i["name"] for items in groups.values() for i in items)
                 raise AotError(f"{manifests.FILE} has no function {name!r}", hint=f"it has: {known}")
@@ -182,7 +182,7 @@ class Builder:
 
     def _submit(self, job: Job, item: dict, do: str, target: str | None, extra: dict) -> None:
         from aot import targets
-        if self.errors and not self.options.keep_going:
+        if self.errors and not self.options.keep_going and do != "assemble":
             return
         env = targets.parse(target).environment if target else {}
         name = item["name"] if do != "assemble" else os.path.basename(job.path)
@@ -269,7 +269,9 @@ class Builder:
             made = {name: m for job in jobs for name, m in self.state.records[job.path]["result"].items()}
             self.lock.update(self.identity["tools"], made, every)
         records = [self.state.records[job.path] for job in jobs if job.path in self.state.records]
-        return {"ok": ok, "fresh": len(jobs) - len(stale), "built": len(built), "failed": len(stale) - len(built),
+        failed = sum(job.failed for job in stale)
+        return {"ok": ok, "fresh": len(jobs) - len(stale), "built": len(built), "failed": failed,
+                "skipped": len(stale) - len(built) - failed,
                 "errors": self.errors, "records": records}
 
 
