@@ -112,7 +112,8 @@ def _struct(a: spec.Array, name: str) -> Any:
         return aot.ShapeDtypeStruct(a.shape, aot.eval_shape(lambda: aot.random.key(0)).dtype)
     dtype = dtypes.as_dtype(a.dtype)
     if dtype.itemsize in (8, 16) and dtypes.canonicalize_dtype(dtype) != dtype and not config.enable_x64:
-        raise AotError(f"{name}: {a.dtype} needs 64-bit types, which are off", hint="set AOT_ENABLE_X64=1, or x64 = true in aot.toml")
+        raise AotError(f"{name}: {a.dtype} needs 64-bit types, which are off",
+                       hint="set AOT_ENABLE_X64=1, or x64 = true in aot.toml")
     return aot.ShapeDtypeStruct(a.shape, dtype)
 
 
