@@ -293,6 +293,15 @@ def test_lock(copy, aot):
     assert "there is no aot.lock" in aot("build", "--locked")[2]
 
 
+def test_a_plugin_matters_only_to_its_targets(copy, events, monkeypatch):
+    from aot.project import dependencies
+    found = {**dependencies.tools(), "libtpu": "9.9"}
+    monkeypatch.setattr(dependencies, "tools", lambda: found)
+    assert "stale" not in events()
+    found = {**found, "jaxlib": "9.9"}
+    assert set(why(events()).values()) == {"tools.jaxlib changed"}
+
+
 def test_timings_and_json(copy, aot, events):
     code, _, err = aot("build", "--force", "--timings")
     assert code == 0 and "of which XLA" in err and "from the cache" in err

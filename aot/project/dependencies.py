@@ -123,7 +123,8 @@ def changed(root: str, path: str, entry: list) -> str | None:
 
 # ---- tools ---------------------------------------------------------------------------------------------------------
 
-PACKAGES = ("jaxlib", "numpy", "ml_dtypes", "libtpu", "jax_cuda12_plugin", "jax_cuda12_pjrt")
+PLUGINS = {"libtpu": "tpu", "jax_cuda12_plugin": "cuda", "jax_cuda12_pjrt": "cuda"}  # and the targets that need them
+PACKAGES = ("jaxlib", "numpy", "ml_dtypes", *PLUGINS)
 
 
 @cache

@@ -73,11 +73,11 @@ class Builder:
         self.errors: list[dict] = []
 
     def run(self) -> dict:
-        if self.options.locked:
-            self.lock.check_tools(self.identity["tools"])
         try:
             with self.pool:
                 jobs, every = self._plan()
+                if self.options.locked:
+                    self.lock.check_tools(self._tools([i for job in jobs for i in job.items]))
                 stale = [job for job in jobs if self._is_stale(job)]
                 self._check_targets(stale)
                 if stale:
@@ -98,8 +98,14 @@ class Builder:
                 item["targets"] = list(self.options.targets)
             groups.setdefault(item["artifact"], []).append(item)
         chosen = self._chosen(groups)
-        return ([Job(os.path.join(self.output, name), group, {"items": group, **self.identity})
+        return ([Job(os.path.join(self.output, name), group, {"items": group, **self.identity, "tools": self._tools(group)})
                  for name, group in groups.items() if name in chosen], {i["name"] for i in items})
+
+    def _tools(self, items: list[dict]) -> dict[str, str]:
+        """The tools that take part in building these: a plugin only where a target needs it."""
+        kinds = {t.partition(":")[0] for i in items for t in i["targets"]}
+        return {k: v for k, v in self.identity["tools"].items()
+                if k not in dependencies.PLUGINS or dependencies.PLUGINS[k] in kinds}
 
     def _chosen(self, groups: dict[str, list[dict]]) -> set[str]:
         chosen = set() if self.options.names else set(groups)
@@ -267,7 +273,7 @@ class Builder:
         ok = not self.errors and len(built) == len(stale)
         if ok and not self.options.locked and self.options.profile == "release":
             made = {name: m for job in jobs for name, m in self.state.records[job.path]["result"].items()}
-            self.lock.update(self.identity["tools"], made, every)
+            self.lock.update(self._tools([i for job in jobs for i in job.items]), made, every)
         records = [self.state.records[job.path] for job in jobs if job.path in self.state.records]
         failed = sum(job.failed for job in stale)
         return {"ok": ok, "fresh": len(jobs) - len(stale), "built": len(built), "failed": failed,

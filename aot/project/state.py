@@ -140,9 +140,9 @@ class Lock:
         """Raise AotError when there is no lock, or it is of other versions."""
         if not os.path.exists(self.path):
             raise AotError(f"there is no {LOCK}, and --locked was given", hint="build once without --locked")
-        for k, v in self.tools.items():
-            if tools.get(k) != v:
-                raise AotError(f"{LOCK} was written with {k} {v}, here is {tools.get(k, 'none')}",
+        for k, v in tools.items():
+            if k != "python" and self.tools.get(k) != v:
+                raise AotError(f"{LOCK} was written with {k} {self.tools.get(k, '(none)')}, here is {v}",
                                hint="install that version, or build without --locked to accept the new one")
 
     def check(self, name: str, made: dict) -> str | None:
@@ -157,7 +157,7 @@ class Lock:
 
     def update(self, tools: dict[str, str], made: dict[str, dict], keep: set[str]) -> bool:
         """Take in what was built and drop functions that are gone; True when the file changed."""
-        self.tools = {k: v for k, v in tools.items() if k != "python"}
+        self.tools = {**self.tools, **{k: v for k, v in tools.items() if k != "python"}}
         self.functions = {k: v for k, v in sorted({**self.functions, **made}.items()) if k in keep}
         text = self.text()
         if os.path.exists(self.path):
