@@ -5,7 +5,8 @@ Data goes to stdout; progress, warnings and errors go to stderr.  Exit codes:
     0    done
     1    the request cannot be carried out: no such module, function or file, a wrong spec, a damaged artifact, ...
     2    the command line itself is wrong: unknown option, missing argument
-    3    `aot verify`: a result differs from the one recorded at build time; `aot check`: something was found; `aot diff`: they differ
+    3    `aot verify`: a result differs from the one recorded at build time; `aot check`: something was found;
+         `aot diff`: the artifacts differ
     4    the user's function raised; its own traceback is shown
     70   a bug in aot: please report it with the output of --debug
     130  interrupted
