@@ -5,9 +5,9 @@ import functools
 from typing import Any, Callable, Sequence
 
 from aot.array import Array, device_put_one
-from aot.dispatch import jit, trace_to_entry
+from aot.dispatch import described, jit, trace_to_entry
 from aot.source import api_boundary
-from aot.trace import ClosedJaxpr, ShapeDtypeStruct, hoist_consts, typeof
+from aot.trace import ClosedJaxpr, hoist_consts, typeof
 from aot.transforms.autodiff import (
     grad,
     hessian,
@@ -46,8 +46,7 @@ def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (), axis_env
         closed: ClosedJaxpr = hoist_consts(entry.jaxpr)
         if not return_shape:
             return closed
-        return closed, entry.out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
-                                                 for a in closed.out_avals])
+        return closed, described(entry.out_tree, entry.jaxpr.out_avals)
     return make_jaxpr_f
 
 
@@ -55,8 +54,7 @@ def eval_shape(fun: Callable, *args, **kwargs):
     """Shapes and dtypes of fun's outputs, without computing anything."""
     leaves, in_tree = tree_flatten((args, kwargs))
     entry = trace_to_entry(fun, in_tree, [typeof(x) for x in leaves], getattr(fun, "__name__", "fun"), ())
-    return entry.out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
-                                     for a in entry.jaxpr.out_avals])
+    return described(entry.out_tree, entry.jaxpr.out_avals)
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None):
@@ -65,8 +63,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
 
 
 def device_get(x: Any) -> Any:
-    """Every leaf of x as a numpy array on the host."""
-    return tree_map(lambda leaf: leaf._value if type(leaf) is Array else leaf, x)
+    """Every leaf of x as a numpy array on the host; key arrays stay key arrays."""
+    return tree_map(lambda leaf: leaf._value if type(leaf) is Array and leaf.aval.physical is leaf.aval else leaf, x)
 
 
 def block_until_ready(x: Any) -> Any:

@@ -281,7 +281,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, out_shar
     if isinstance(dtype, int) and isinstance(shape, int):
         raise TypeError(f"Cannot interpret '{dtype}' as a data type.\n\nDid you mean jnp.{name}(({shape}, {dtype})), with "
                         "the shape as one tuple?")
-    dtype = default_float() if dtype is None else user_dtype(dtype, name)
+    dtype = default_float() if dtype is None else dtype if dtypes.is_extended(dtype) else user_dtype(dtype, name)
     target = _placement(device, out_sharding, name)
     out = lax.full(_shape(shape), value, dtype)
     return out if target is None else device_put(out, target)

@@ -18,7 +18,7 @@ def canonical_shape(shape: Any, what: str = "shape") -> tuple[int, ...]:
     if isinstance(shape, (int, np.integer)):
         shape = (shape,)
     try:
-        return tuple([operator.index(n) for n in shape])
+        sizes = tuple([operator.index(n) for n in shape])
     except TypeError as err:
         from aot.trace import is_tracer
         if any(is_tracer(n) for n in shape):
@@ -26,6 +26,9 @@ def canonical_shape(shape: Any, what: str = "shape") -> tuple[int, ...]:
                             "hint: sizes must be known while tracing; mark the argument static "
                             "(static_argnums) or take it from x.shape") from err
         raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {shape}.") from err
+    if any(n < 0 for n in sizes):
+        raise TypeError(f"{what} must have every element be nonnegative, got {sizes}.")
+    return sizes
 
 
 def canonical_axis(axis: int, ndim: int) -> int:
@@ -44,8 +47,19 @@ def full(shape: Sequence[int], fill_value, dtype=None, *, sharding=None):
         raise TypeError(f"lax.full must be called with scalar fill_value; got fill_value.shape {np.shape(fill_value)}.")
     a = typeof(fill_value)
     weak = dtype is None and a.weak_type
+    if dtypes.is_extended(a.dtype if dtype is None else dtype):
+        return _full_of_keys(shape, fill_value, a.dtype if dtype is None else dtype)
     d = a.dtype if dtype is None else dtypes.canonicalize_dtype(dtypes.dtype(dtype))
     return broadcast_to(convert(fill_value, d, weak), shape) if shape else _scalar_array(convert(fill_value, d, weak))
+
+
+def _full_of_keys(shape, fill_value, dtype):
+    """Copies of one key, or keys with every word equal to a number."""
+    from aot.ops.random import random_wrap
+    if typeof(fill_value).dtype == dtype:
+        return broadcast_to(fill_value, shape)
+    words = ShapedArray(shape, dtype).physical
+    return random_wrap(full(words.shape, fill_value, words.dtype), impl=dtype.impl)
 
 
 def _scalar_array(x):
@@ -76,7 +90,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     weak = dtype is None and a.weak_type
     d = a.dtype if dtype is None else dtypes.dtype(dtype)
     if kind(d) == "k":
-        raise TypeError("full_like does not make key arrays; hint: use random.key")
+        return _full_of_keys(shape, fill_value, d)
     value = convert(fill_value, d, weak)
     return broadcast_to(value, shape) if shape else _scalar_array(value)
 
@@ -179,6 +193,8 @@ def broadcast_to(x, shape: tuple[int, ...]):
 def broadcast_new(x, size: int, dim: int):
     """A new dimension of `size` at `dim`."""
     s = typeof(x).shape
+    if typeof(x).dtype == dtypes.float0:
+        return np.zeros((*s[:dim], size, *s[dim:]), dtypes.float0)
     return bind1(broadcast_in_dim_p, x, shape=(*s[:dim], size, *s[dim:]), sharding=None,
                  broadcast_dimensions=tuple(i + (i >= dim) for i in range(len(s))))
 
