@@ -271,8 +271,8 @@ def _resolve(manifest: Manifest, f: dict, over: dict) -> dict:
     project = manifest.project
     def pick(k: str, default: Any) -> Any: return over.get(k, f.get(k, project.get(k, default)))
     golden = f.get("golden") if isinstance(f.get("golden"), list) and over.get("golden") is not False else None
-    return {"name": f["name"], "base": f["base"], "function": f["function"], "args": f.get("args", []), "named": f.get("named", {}),
-            "static": f.get("static", {}), "weights": f.get("weights", {}),
+    return {"name": f["name"], "base": f["base"], "function": f["function"], "args": f.get("args", []),
+            "named": f.get("named", {}), "static": f.get("static", {}), "weights": f.get("weights", {}),
             "weights_mode": f.get("weights_mode", "baked"), "transforms": f.get("transforms", []),
             "donate": f.get("donate", []), "artifact": f["artifact"], "targets": pick("targets", ["cpu"]),
             "golden": golden or pick("golden", True), "x64": pick("x64", False),

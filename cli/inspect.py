@@ -23,6 +23,10 @@ def command(file: str, as_json: bool) -> None:
         click.echo(table([_row(e) for e in fn["inputs"]] or [["none"]], "  "))
         click.echo(f"{name}: outputs")
         click.echo(table([_row(e) for e in fn["outputs"]] or [["none"]], "  "))
+        needs = [row for exe in fn["executables"] if (row := _needs(exe))]
+        if needs:
+            click.echo(f"{name}: needs")
+            click.echo(table(needs, "  "))
         if fn["static"]:
             click.echo(f"{name}: fixed " + ", ".join(f"{k}={v}" for k, v in fn["static"].items()))
     click.echo("\nmembers")
@@ -35,3 +39,12 @@ def _row(entry: dict) -> list[str]:
     import aot_runtime
     return [entry["name"], aot_runtime.short(entry["dtype"], entry["shape"]),
             "donated" if entry.get("donated") else ""]
+
+
+def _needs(exe: dict) -> list[str] | None:
+    """Memory and work of an executable, where its compiler told."""
+    memory = exe.get("memory")
+    if not memory:
+        return None
+    parts = [f"{k} {size(memory[k])}" for k in ("argument", "output", "temp")]
+    return [exe["target"], *parts, f"{exe['flops']:,} flops" if exe.get("flops") else ""]
