@@ -28,6 +28,7 @@ from aot.trace import (
     is_linear,
     is_zero,
     stage,
+    stage_closed,
     tangent_aval,
     typeof,
 )
@@ -204,7 +205,7 @@ class RematPlan:
             ins, dots = args[:len(again.invars)], args[len(again.invars):]
             return eval_jaxpr(lin.lin, [*eval_jaxpr(again, ins), *dots])
         dot_avals = [tangent_aval(a) for a, nz in zip(jaxpr.in_avals, nonzero) if nz]
-        self.lin = stage(linear, [*again.in_avals, *dot_avals], jaxpr.debug_name)[0]
+        self.lin = stage_closed(linear, [*again.in_avals, *dot_avals], jaxpr.debug_name)
 
 
 def saved_vars(jaxpr: Jaxpr, policy: Callable | None) -> list[Var]:

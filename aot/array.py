@@ -92,12 +92,13 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
 
     def __format__(self, spec):
         is_number = self.ndim == 0 and isinstance(self.dtype, np.dtype)
-        return format(self._value[()] if is_number else str(self), spec)
+        return format(self._value[()] if is_number else self._value if spec and isinstance(self.dtype, np.dtype)
+                      else str(self), spec)
 
     def tolist(self): return self._numeric().tolist()
     def item(self, *args): return self._numeric().item(*args)
     def tobytes(self, order: Any = "C"): return self._numeric().tobytes(order)
-    def __reduce__(self): return asarray, (self._numeric(),)
+    def __reduce__(self): return _restore, (np.array(self._value), self.aval.dtype, self.aval.weak_type)
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         self._numeric()
@@ -224,6 +225,13 @@ def asarray(x: Any, dtype: Any = None) -> Array:
         x = np.asarray(x, dtype=dtype)
     aval = typeof(x)
     return Array(to_buffer(x, aval), aval)
+
+
+def _restore(words: np.ndarray, dtype: Any, weak_type: bool) -> Array:
+    """The inverse of pickling; a dtype of 64 bits is narrowed where those are off."""
+    shape = words.shape if isinstance(dtype, np.dtype) else words.shape[:words.ndim - len(dtype.impl.key_shape)]
+    aval = ShapedArray(shape, dtypes.canonicalize_dtype(dtype) if isinstance(dtype, np.dtype) else dtype, weak_type)
+    return Array(to_buffer(words, aval), aval)
 
 
 def device_put_one(x: Any, where: Any = None) -> Any:

@@ -47,11 +47,11 @@ class JvpCall:
         return trace.process(custom_jvp_p, [*captured, *args], {"call_jaxpr": jaxpr, "jvp": self.rule,
                                                                 "num_consts": len(captured), "name": self.name})
 
-    def batch(self, axis: Axis, dims: Sequence):
+    def batch(self, axis: Axis, dims: Sequence, tag: Any = None):
         box: dict[str, Any] = {}
 
         def fun(*args):
-            outs, ods = vmap_flat(self.fun, axis, args, dims)
+            outs, ods = vmap_flat(self.fun, axis, args, dims, tag)
             box["dims"] = [0 if d is not None else None for d in ods]
             return [x if d is None else to_dim(axis, x, d, 0) for x, d in zip(outs, ods)]
 
@@ -66,7 +66,7 @@ class JvpCall:
                 outs, ts = self.rule(ps, [next(it) if n else Zero.like(p) for p, n in zip(ps, nz)])
                 zero[:] = map(is_zero, ts)
                 return [*outs, *[t for t in ts if not is_zero(t)]]
-            got, gd = vmap_flat(both, axis, [*primals, *dots], in_dims)
+            got, gd = vmap_flat(both, axis, [*primals, *dots], in_dims, tag)
             n = len(zero)
             box["dims"] = box.get("dims") or [None] * n
             want = [0 if d is not None or e is not None else None for d, e in zip(
@@ -107,11 +107,11 @@ class VjpCall:
         return trace.process(custom_vjp_p, [*captured, *args], {"call_jaxpr": jaxpr, "fwd": self.fwd, "bwd": self.bwd,
                                                                 "num_consts": len(captured), "name": self.name})
 
-    def batch(self, axis: Axis, dims: Sequence):
+    def batch(self, axis: Axis, dims: Sequence, tag: Any = None):
         box: dict[str, Any] = {}
 
         def fun(*args):
-            outs, ods = vmap_flat(self.fun, axis, args, dims)
+            outs, ods = vmap_flat(self.fun, axis, args, dims, tag)
             box["dims"] = ods
             return outs
 
@@ -122,17 +122,17 @@ class VjpCall:
                 outs, res = self.fwd(*xs)
                 n[:] = [len(outs)]
                 return [*outs, *res]
-            got, ds = vmap_flat(both, axis, args, dims)
+            got, ds = vmap_flat(both, axis, args, dims, tag)
             box["dims"], res_dims = ds[:n[0]], ds[n[0]:]
             box["res"] = res_dims
             return got[:n[0]], got[n[0]:]
 
         def bwd(res, cts):
-            return batched_bwd(self.bwd, axis, box["res"], box["dims"], dims)(res, cts)
+            return batched_bwd(self.bwd, axis, box["res"], box["dims"], dims, tag)(res, cts)
         return VjpCall(fun, fwd, bwd, self.name), lambda: box["dims"]
 
 
-def batched_bwd(bwd: Callable, axis: Axis, res_dims, ct_dims, in_dims) -> Callable:
+def batched_bwd(bwd: Callable, axis: Axis, res_dims, ct_dims, in_dims, tag: Any = None) -> Callable:
     """bwd over a batch; cotangents of unbatched inputs are summed over it."""
     def run(res, cts):
         nz = [not is_zero(c) for c in cts]
@@ -146,7 +146,7 @@ def batched_bwd(bwd: Callable, axis: Axis, res_dims, ct_dims, in_dims) -> Callab
             return [b for b in back if not is_zero(b)]
         values = [*res, *[c for c, n in zip(cts, nz) if n]]
         dims = [*res_dims, *[d for d, n in zip(ct_dims, nz) if n]]
-        got, gd = vmap_flat(flat, axis, values, dims)
+        got, gd = vmap_flat(flat, axis, values, dims, tag)
         it = iter(zip(got, gd))
         return [Zero(ShapedArray((), dtypes.float0)) if z else _onto(axis, *next(it), want)
                 for z, want in zip(zero, in_dims)]

@@ -6,16 +6,18 @@ import inspect
 import weakref
 from typing import Any, Callable, Iterable, Sequence
 
-from numpy import ndarray
+from numpy import ndarray, zeros
 
 from aot import xla
 from aot.array import Array, asarray, to_buffer
 from aot.config import Config, config
+from aot.dtypes import float0
 from aot.ops.call import pjit_p
 from aot.source import api_boundary
 from aot.trace import (
     Jaxpr,
     ShapedArray,
+    ShapeDtypeStruct,
     StageTrace,
     Tracer,
     base_trace,
@@ -30,6 +32,7 @@ from aot.tree_util import (
     broadcast_prefix,
     default_registry,
     keystr,
+    register_pytree_node,
     tree_flatten,
     tree_flatten_with_path,
     tree_structure,
@@ -76,6 +79,8 @@ def _trace_to_entry(fun, in_tree, avals, name, donated, signature):
         leaves, out_tree = _flatten(out)
         for x in leaves:
             check_output(x, out, name)
+        if any(type(x) is ndarray and x.dtype == float0 for x in leaves):
+            leaves, out_tree = _without_float0(leaves, out_tree)
         jaxpr, captured = trace.close(ins, leaves, name)
     entry = Entry(jaxpr, captured, out_tree, donated, name, signature)
     if config.debug_key_reuse:
@@ -84,13 +89,35 @@ def _trace_to_entry(fun, in_tree, avals, name, donated, signature):
     return entry, weakref.ref(trace)
 
 
+class _Float0:
+    """A float0 result, as a node without leaves that unflattens to it."""
+
+    def __init__(self, shape): self.shape = shape
+
+
+register_pytree_node(_Float0, lambda x: ((), x.shape), lambda shape, _: zeros(shape, float0))
+
+
+def _without_float0(leaves, tree):
+    """float0 arrays have no data: they become part of the structure."""
+    return _flatten(tree.unflatten([_Float0(x.shape) if typeof(x).dtype == float0 else x for x in leaves]))
+
+
+def described(out_tree, avals: Sequence[ShapedArray]) -> Any:
+    """A result with ShapeDtypeStructs for its leaves."""
+    tree = out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals])
+    leaves, treedef = _flatten(tree)
+    return treedef.unflatten([ShapeDtypeStruct(x.shape, x.dtype) if type(x) is ndarray else x for x in leaves])
+
+
 def argument_names(fun: Callable, in_tree, variables: Sequence) -> dict:
     """variable -> the argument it is, e.g. params['w'], for messages."""
     args, kwargs = in_tree.unflatten(variables)
     names, out = parameter_names(fun, len(args)), {}
     for name, tree in [*zip(names, args), *kwargs.items()]:
         for path, v in tree_flatten_with_path(tree)[0]:
-            out[v] = f"{name}{keystr(path)}"
+            if not isinstance(v, ndarray):
+                out[v] = f"{name}{keystr(path)}"
     return out
 
 
@@ -113,16 +140,20 @@ def argument_aval(x: Any, describe: Callable[[], str]) -> ShapedArray:
                         "the argument static with static_argnums or static_argnames") from None
 
 
-_shared: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_shared: dict[int, tuple[weakref.ref, dict]] = {}     # id of a function -> its traces, while it lives
 _all_jitted: weakref.WeakSet = weakref.WeakSet()
 
 
 def shared_entries(fun: Callable, options: tuple) -> dict:
-    """The traces of fun, shared by every `jit` of the same function object with the same options."""
-    try:
-        return _shared.setdefault(fun, {}).setdefault(options, {})
-    except TypeError:           # not hashable, or cannot be referred to weakly
-        return {}
+    """The traces of fun, shared by every `jit` of the same function object (not merely an equal one) with these options."""
+    found = _shared.get(id(fun))
+    if found is None or found[0]() is not fun:
+        i = id(fun)
+        try:
+            found = _shared[i] = weakref.ref(fun, lambda _: _shared.pop(i, None)), {}
+        except TypeError:           # cannot be referred to weakly
+            return {}
+    return found[1].setdefault(options, {})
 
 
 class JitFunction:
@@ -136,6 +167,9 @@ class JitFunction:
         self.fun, self.name, self.inline = fun, getattr(fun, "__name__", type(fun).__name__), inline
         self.static_nums, self.static_names = resolve_static(fun, static_argnums, static_argnames)
         self.donate_nums, self.donate_names = resolve_static(fun, donate_argnums, donate_argnames)
+        if both := self.static_names & self.donate_names or self.static_nums & self.donate_nums:
+            raise ValueError(f"jit: the arguments {sorted(both)} are static and donated; a static argument has no buffer to "
+                             "donate. hint: name them in one of the two")
         self.plain = not (self.static_nums or self.static_names)
         self.donates = bool(self.donate_nums or self.donate_names)
         self.entries: dict[Any, Entry] = shared_entries(fun, (self.static_nums, self.static_names, self.donate_nums,
@@ -165,10 +199,13 @@ class JitFunction:
             fast = self.fast.get(len(args))
         if fast is None:
             return self._call_slow(args, kwargs)
-        call, out_tree = fast
+        call, out_tree, donated = fast
+        if donated:
+            buffers = donated(buffers)
         try:
             outs = call(*buffers)
         except xla.XlaRuntimeError:
+            self._refuse_deleted(buffers)
             raise
         except Exception:       # types not seen before, or not acceptable: the slow path traces them or says why
             return self._call_slow(args, kwargs)
@@ -176,6 +213,11 @@ class JitFunction:
             out, = outs
             return Array(out, out.aval.logical)
         return out_tree.unflatten([Array(b, b.aval.logical) for b in outs])
+
+    @staticmethod
+    def _refuse_deleted(buffers):
+        from aot.compile.eager import refuse_deleted
+        refuse_deleted(buffers)
 
     def _install_fast(self, tree, entry: Entry) -> None:
         """Dispatch later calls with this argument structure in C++, where that is possible."""
@@ -201,7 +243,8 @@ class JitFunction:
                 raise KeyError("a signature for the slow path")
             return found.program, [to_buffer(x, a) for x, a in zip(leaves, avals)]
         call = fastpath.make(self.name, program_for)
-        fast = self.fast[tree] = call, None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree
+        donated = functools.partial(_protect, donated=entry.donated) if any(entry.donated) else None
+        fast = self.fast[tree] = call, None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree, donated
         if tree.num_nodes == tree.num_leaves + 1:
             self.fast[tree.num_leaves] = fast          # every argument is one array: no need to flatten
 
@@ -231,6 +274,8 @@ class JitFunction:
         if program is None:
             program = entry.program = compile_entry(entry)
         buffers = [x.buf if type(x) is Array else to_buffer(x, a) for x, a in zip(leaves, avals)]
+        if entry.donated:
+            buffers = _protect(buffers, entry.donated)
         outs = program.run(buffers)
         if config.debug_nans or config.debug_infs:
             self._check_finite(entry, outs, leaves)
@@ -283,6 +328,9 @@ class JitFunction:
         leaves, in_tree = _flatten((dynamic, named))
         avals = [x.aval if type(x) is Array else
                  argument_aval(x, functools.partial(self._describe, args, kwargs, x)) for x in leaves]
+        if any(type(x) is ndarray and x.dtype == float0 for x in leaves):
+            leaves, in_tree = _without_float0(leaves, in_tree)
+            avals = [a for a in avals if a.dtype != float0]
         return Signature(in_tree, avals, static), leaves
 
     def _split(self, args, kwargs):
@@ -342,10 +390,10 @@ class JitFunction:
         donated: set[int] = set()
         for i, x in zip(position, args):
             if i in self.donate_nums:
-                donated.update(tree_flatten(x)[0])
+                donated.update(i for i in tree_flatten(x)[0] if isinstance(i, int))
         for k, x in kwargs.items():
             if k in self.donate_names:
-                donated.update(tree_flatten(x)[0])
+                donated.update(i for i in tree_flatten(x)[0] if isinstance(i, int))
         return tuple(i in donated for i in range(len(leaves)))
 
     # ---- stages ----
@@ -391,6 +439,11 @@ class _Static:
 
     def __hash__(self): return self.hash
     def __eq__(self, other): return type(self.value) is type(other.value) and self.value == other.value
+
+
+def _protect(buffers, donated):
+    from aot.compile.eager import protect
+    return protect(buffers, donated)
 
 
 def is_partitioned(leaves: Sequence, jaxpr: Jaxpr) -> bool:

@@ -118,6 +118,14 @@ class KeyDType(ExtendedDType):
     def __repr__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> Any:
+        return _key_dtype, (self.impl.name,)
+
+
+def _key_dtype(name: str) -> KeyDType:
+    from aot.ops.random import IMPLS
+    return IMPLS[name].dtype
+
 
 DType = np.dtype | ExtendedDType
 

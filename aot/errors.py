@@ -75,6 +75,15 @@ def _origin(tracer: Any) -> str:
     return f"\nThe value is {text}." if text else ""
 
 
+def _why(tracer: Any, otherwise: str) -> str:
+    """Why a value is not given out; under grad it is known, but would lose its derivative."""
+    concrete = getattr(tracer, "concrete", None)
+    if concrete is not None and concrete() is not None:
+        return ("the function is being differentiated, and what is computed from the plain number would silently have no "
+                "derivative; if that is wanted, apply aot.lax.stop_gradient to the value first.")
+    return otherwise
+
+
 def _explain(what: str, tracer: Any, why: str, fix: str) -> str:
     here = _source.user_frame()
     place = f"\n{_at(here)}" if here is not None else ""
@@ -100,7 +109,7 @@ class ConcretizationTypeError(JAXTypeError):
         super().__init__(_explain(
             "a concrete value is needed, but this one is abstract"
             + (f" ({context.strip().rstrip('.')})" if context else ""), tracer,
-            "the function is being traced, so its arrays stand for any values of their shape and dtype.",
+            _why(tracer, "the function is being traced, so its arrays stand for any values of their shape and dtype."),
             "make the argument static (static_argnums, static_argnames), compute it outside of the traced function, "
             "or derive it from x.shape instead of from values."))
 
@@ -128,7 +137,8 @@ class TracerArrayConversionError(JAXTypeError):
     def __init__(self, tracer: Any):
         super().__init__(_explain(
             "numpy asked for the data of an abstract array (through __array__)", tracer,
-            "a traced array has no data yet: numpy functions, and functions of libraries built on numpy, need it.",
+            _why(tracer, "a traced array has no data yet: numpy functions, and functions of libraries built on numpy, "
+                         "need it."),
             "call the same function from aot.numpy or aot.lax, or wrap host code in aot.pure_callback. To index a "
             "numpy array by a traced value, convert it first with aot.numpy.asarray."))
 

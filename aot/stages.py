@@ -5,7 +5,8 @@ from typing import Any, Sequence
 
 from aot import xla
 from aot.array import Array, to_buffer
-from aot.trace import ClosedJaxpr, ShapeDtypeStruct, hoist_consts, typeof
+from aot.dispatch import described
+from aot.trace import ClosedJaxpr, hoist_consts, typeof
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path
 
 
@@ -25,8 +26,7 @@ class Traced:
 
     @property
     def out_info(self) -> Any:
-        return self.out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
-                                        for a in self.out_avals])
+        return described(self.out_tree, self.out_avals)
 
     def lower(self, **_) -> Lowered:
         from aot.lower import lower

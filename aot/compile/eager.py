@@ -1,6 +1,7 @@
 """Running things: executables as callables, and the eager evaluation of single primitives."""
 from __future__ import annotations
 
+import weakref
 from typing import Any, Sequence
 
 import numpy as np
@@ -11,6 +12,23 @@ from aot.compile import cached
 from aot.config import config
 from aot.lower import lower
 from aot.trace import Eqn, Jaxpr, ShapedArray, Tracer, Var, typeof
+
+#: buffers that loaded programs hold as constants, by id
+_constants: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+
+
+def protect(buffers: Sequence, donated: Sequence[bool]) -> list:
+    """Buffers for a call that donates some of them: a copy where a program holds the buffer as a constant."""
+    return [xla.put(xla.to_numpy(b), b.aval, b._sharding) if d and id(b) in _constants and not b.is_deleted() else b
+            for b, d in zip(buffers, donated)]
+
+
+def refuse_deleted(buffers: Sequence) -> None:
+    """After a failed call: raise RuntimeError where an argument had been deleted."""
+    for b in buffers:
+        if type(b) is xla.ArrayImpl and b.is_deleted():
+            raise RuntimeError(f"Array has been deleted with shape={b.aval.logical.str_short(False)}. hint: it was donated to "
+                               "a jitted function or deleted; use the function's result") from None
 
 
 class Program:
@@ -24,13 +42,18 @@ class Program:
         self.storage = [xla.storage(a) for a in out_avals]
         self.handlers = [xla.result_handler(s, sharding) for s in self.storage]
         self.weights = [to_buffer(w, typeof(w)) for w in weights]
+        _constants.update((id(w), w) for w in self.weights)
 
     def run_buffers(self, buffers: list) -> list:
         """Device buffers in, device buffers out."""
         args = self.weights + buffers if self.weights else buffers
         if self.callbacks:
             return self._run_with_callbacks(args)
-        return self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
+        try:
+            return self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
+        except xla.XlaRuntimeError:
+            refuse_deleted(args)
+            raise
 
     def _run_with_callbacks(self, args: list) -> list:
         """Wait for the program, so that effects are in order and a callback's exception is the user's own."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Sequence
 
+import ml_dtypes
 import numpy as np
 
 from aot import source
@@ -14,6 +15,13 @@ from aot.trace import Jaxpr, Literal, ShapedArray, as_numpy, stage, subjaxprs
 
 #: captured arrays with more bytes than this become parameters of the program instead of constants in it
 INLINE_LIMIT = 1024
+
+
+#: numbers smaller than a byte, and what holds them
+NARROW = {"int2": "int8", "uint2": "uint8", "int4": "int8", "uint4": "uint8"}
+NARROW_DTYPES = {np.dtype(getattr(ml_dtypes, k)): np.dtype(v) for k, v in NARROW.items()}
+NARROW_DTYPES[np.dtype(ml_dtypes.float4_e2m1fn)] = np.dtype(ml_dtypes.bfloat16)
+WIDENED = frozenset(("concatenate", "sort", "top_k", "argmax", "argmin", "dot_general", "conv_general_dilated"))
 
 
 class Emitter:
@@ -127,7 +135,9 @@ class Emitter:
             return x
         if out.dtype == np.bool_:
             zero = self.splat(0, a)
-            how = "FLOAT" if a.dtype.kind in "fcV" else "UNSIGNED" if a.dtype.kind == "u" else "SIGNED"
+            narrow = a.dtype.name in NARROW
+            how = ("UNSIGNED" if a.dtype.kind == "u" or narrow and a.dtype.name.startswith("u") else
+                   "SIGNED" if a.dtype.kind in "ib" or narrow else "FLOAT")
             return self.op(f"stablehlo.compare NE, {x}, {zero}, {how} : ({a.mlir}, {a.mlir}) -> {out.mlir}")
         if a.dtype.kind == "c" and out.dtype.kind != "c":
             part = a.update(dtype=np.dtype("float32" if a.dtype == np.complex64 else "float64"))
@@ -192,7 +202,18 @@ class Emitter:
             ins = wide
         else:
             names = [self.read(x, env) for x in e.invars]
-        env.update(zip(e.outvars, prim.lower(self, ins, outs, *names, **e.params)))
+        if prim.name in WIDENED and any(a.dtype in NARROW_DTYPES for a in ins):
+            env.update(zip(e.outvars, self.widened(prim, ins, outs, names, e.params)))
+        else:
+            env.update(zip(e.outvars, prim.lower(self, ins, outs, *names, **e.params)))
+
+    def widened(self, prim, ins, outs, names, params) -> list[str]:
+        """An operation that XLA gets wrong on numbers of less than a byte (it crashes, or sorts wrongly), on bytes."""
+        def wide(a):
+            return a.update(dtype=NARROW_DTYPES[a.dtype]) if a.dtype in NARROW_DTYPES else a
+        names = [self.convert(x, a, wide(a)) for x, a in zip(names, ins)]
+        got = prim.lower(self, [wide(a) for a in ins], [wide(a) for a in outs], *names, **params)
+        return [self.convert(x, wide(a), a) for x, a in zip(got, outs)]
 
     def call(self, jaxpr: Jaxpr, xs: Sequence[str], name: str) -> list[str]:
         """Call the function that computes jaxpr, writing it once per module (in place inside shard_map)."""
@@ -366,7 +387,7 @@ def dense_text(value: np.ndarray) -> str:
     if value.size == 0:
         return "dense<>"
     flat = value.reshape(-1)
-    if value.size > 1 and value.dtype.kind != "V" and (flat[0] == flat).all() and not (value == 0).all():
+    if value.size > 1 and value.dtype.kind != "V" and (flat[0] == flat).all() and not (value == 0).any():
         return f"dense<{scalar_text(flat[0], value.dtype)}>"
     name = value.dtype.name
     if name == "bool" or name in ("int4", "uint4", "int2", "uint2"):

@@ -18,6 +18,7 @@ from aot import dtypes, lax
 from aot.api import device_put, jit
 from aot.array_methods import ArrayMethods
 from aot.config import config
+from aot.ops.families import typed_scalar
 from aot.trace import base_trace, concrete_or_error, is_tracer, state, typeof
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 _SCALARS = (bool, int, float, complex, np.generic)
+_WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 _RANK_HELP = "set the option `numpy_rank_promotion` to 'allow' to accept this silently"
 
@@ -211,10 +213,14 @@ def _is_default(dtype: Any) -> bool:
 
 def _strong(x: Any, dtype: Any) -> Any:
     """A Python scalar as a numpy scalar; integers wrap around as long as they fit the default int."""
+    if dtype.itemsize >= 8 and dtype in _WIDE and not config.enable_x64:
+        return typed_scalar(x, dtype)       # for an array made while 64 bits were on
     try:
         return dtype.type(x)
     except OverflowError:
         return np.asarray(x, default_int()).astype(dtype)[()]
+    except TypeError:                       # the small floats take no integers above 64 bits
+        return dtype.type(float(x))
 
 
 def scalar_like(x: Any, aval: Any) -> Any:
@@ -222,7 +228,8 @@ def scalar_like(x: Any, aval: Any) -> Any:
     dtype, form = aval.dtype, type(x)
     if (form is float and dtype in INEXACT) or (form is int and dtype in _NUMBERS):
         if not aval.weak_type:
-            return _strong(x, dtype)
+            wide = dtype.itemsize >= 8 and dtype in _WIDE and not config.enable_x64
+            return None if wide else _strong(x, dtype)
         if _is_default(dtype):
             return _PYTHON_FORM[dtype.kind](x)
     return None

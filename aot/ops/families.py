@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from math import copysign
 from typing import Any, Callable
 
 import numpy as np
 
 from aot import dtypes
+from aot.config import config
 from aot.trace import Primitive, ShapedArray, Zero, bind, bind1, is_linear, tangent_aval, typeof
 
 KINDS = {"f": "floating", "c": "complex", "i": "signed integer", "u": "unsigned integer", "b": "bool", "k": "key"}
@@ -25,8 +27,20 @@ def kind(dtype) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _typed_scalar(value, dtype):
-    return dtype.type(value)
+def _typed_scalar(value, dtype, negative, x64):
+    """negative tells 0.0 from -0.0, which compare equal."""
+    scalar = dtype.type(-0.0 if negative else value)
+    if x64 or dtypes.canonicalize_dtype(dtype) == dtype:
+        return scalar
+    from aot.array import Array, to_buffer  # 64 bits are off now, but were on where the operand was made
+    aval = ShapedArray((), dtype)
+    return Array(to_buffer(np.asarray(scalar), aval), aval)
+
+
+def typed_scalar(value, dtype) -> Any:
+    """A scalar constant of exactly this dtype."""
+    negative = value == 0 and type(value) is float and copysign(1, value) < 0
+    return _typed_scalar(value, dtype, negative, config.enable_x64)
 
 
 def lit(x: Any, value) -> Any:
@@ -37,7 +51,7 @@ def lit(x: Any, value) -> Any:
         python = float(value) if k == "f" else complex(value) if k == "c" else int(value)
         if typeof(python).dtype == a.dtype:
             return python
-    return _typed_scalar(value, a.dtype)
+    return typed_scalar(value, a.dtype)
 
 
 def check_dtype(name: str, accepts: str | frozenset, aval: ShapedArray) -> None:

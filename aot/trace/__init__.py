@@ -18,14 +18,15 @@ from aot.trace.core import (
     is_live,
     is_tracer,
     stage,
+    stage_closed,
     state,
     tracing,
 )
 from aot.trace.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, dce, hoist_consts, subjaxprs
 from aot.trace.symbolic import Linear, Zero, is_linear, is_zero
 
-__all__ = ["ClosedJaxpr", "Eqn", "Jaxpr", "Linear", "Literal", "Primitive", "ShapeDtypeStruct", "ShapedArray",
-           "StageTrace", "StageTracer", "Trace", "Tracer", "Var", "Zero", "as_numpy", "axis_env", "base_trace", "bind",
-           "bind1", "check_leak", "check_live", "concrete_or_error", "current", "dce", "eval_jaxpr", "hoist_consts",
-           "is_linear", "is_live", "is_tracer", "is_valid_type", "is_zero", "stage", "state", "subjaxprs", "tangent_aval",
+__all__ = ["ClosedJaxpr", "Eqn", "Jaxpr", "Linear", "Literal", "Primitive", "ShapeDtypeStruct", "ShapedArray", "StageTrace",
+           "StageTracer", "Trace", "Tracer", "Var", "Zero", "as_numpy", "axis_env", "base_trace", "bind", "bind1",
+           "check_leak", "check_live", "concrete_or_error", "current", "dce", "eval_jaxpr", "hoist_consts", "is_linear",
+           "is_live", "is_tracer", "is_valid_type", "is_zero", "stage", "stage_closed", "state", "subjaxprs", "tangent_aval",
            "tracing", "typeof"]

@@ -131,6 +131,8 @@ def _scalar_aval(kind: type) -> ShapedArray:
 
 
 def _ndarray_aval(x) -> ShapedArray:
+    if isinstance(x, np.ma.MaskedArray):
+        raise ValueError("a numpy masked array would lose its mask here; hint: use x.filled() or aot.numpy.where")
     if x.dtype == dtypes.float0:
         return ShapedArray(x.shape, x.dtype)
     if x.dtype.kind in "OSUMm" or x.dtype.names:

@@ -57,6 +57,7 @@ class Primitive:
 class Trace:
     """What happens to a primitive.  Rules run with `parent` current."""
     parent: Any = None          # the trace that rules run under; None for the base
+    tag: Any = None             # shared by traces that accept each other's tracers
 
     def process(self, prim: Primitive, args: Sequence, params: dict) -> list:
         raise NotImplementedError
@@ -158,15 +159,20 @@ class Tracer(ArrayMethods):
         return bool(v)
 
     def __int__(self): return int(self._concrete_or(errors.ConcretizationTypeError, "int"))
-    def __float__(self): return float(self._concrete_or(errors.ConcretizationTypeError, "float"))
-    def __complex__(self): return complex(self._concrete_or(errors.ConcretizationTypeError, "complex"))
+    # Conversions that keep the value but lose its derivative fail even where the value is known.
+    def __float__(self): raise errors.ConcretizationTypeError(self, "float")
+    def __complex__(self): raise errors.ConcretizationTypeError(self, "complex")
     def __index__(self): return self._concrete_or(errors.TracerIntegerConversionError).__index__()
 
-    def __array__(self, *args, **kwargs):
-        return np.asarray(self._concrete_or(errors.TracerArrayConversionError), *args, **kwargs)
+    def __array__(self, *args, **kwargs): raise errors.TracerArrayConversionError(self)
+    def __reduce__(self): raise errors.ConcretizationTypeError(self, "pickle")
+    def __copy__(self): return self
+    def __deepcopy__(self, memo): return self
+    def tolist(self): raise errors.ConcretizationTypeError(self, "tolist")
 
-    def tolist(self): return self._concrete_or(errors.ConcretizationTypeError, "tolist").tolist()
-    def item(self, *args): return self._concrete_or(errors.ConcretizationTypeError, "item").item(*args)
+    def item(self, *args):
+        return np.asarray(self._concrete_or(errors.ConcretizationTypeError, "item")).item(*args)
+
     def block_until_ready(self): return self
     def copy_to_host_async(self): return None
 
@@ -189,7 +195,7 @@ def is_tracer(x: Any) -> bool:
 def is_live(trace: Trace) -> bool:
     t: Trace | None = state.trace
     while t is not None:
-        if t is trace:
+        if t is trace or t.tag is trace.tag is not None:
             return True
         t = t.parent
     return False
@@ -297,6 +303,14 @@ def stage(f, avals: Sequence[ShapedArray], name: str = "", finish: Any = None) -
     if finish is not None:
         finish(trace, ins)
     return closed
+
+
+def stage_closed(f, avals: Sequence[ShapedArray], name: str = "") -> Jaxpr:
+    """`stage` for forms derived from a jaxpr, which capture nothing but what a user's derivative rule closes over."""
+    jaxpr, captured = stage(f, avals, name)
+    if captured:
+        raise errors.UnexpectedTracerError(captured[0])
+    return jaxpr
 
 
 def eval_jaxpr(jaxpr, args: Sequence, consts: Sequence = ()) -> list:

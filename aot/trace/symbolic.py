@@ -35,6 +35,10 @@ class Linear:
     dtype = property(lambda self: self.aval.dtype)
     ndim = property(lambda self: len(self.aval.shape))
 
+    def __array__(self, *args, **kwargs):
+        raise TypeError("linear_transpose of a function that is not linear: it multiplies two values that both depend on "
+                        "its arguments, or applies a nonlinear function to one")
+
     def __repr__(self): return f"Linear({self.aval.str_short()})"
 
 

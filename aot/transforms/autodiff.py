@@ -8,6 +8,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from aot import dtypes
+from aot.array import asarray
 from aot.ops.families import kind
 from aot.source import api_boundary
 from aot.trace import Linear, ShapedArray, Zero, eval_jaxpr, tangent_aval, typeof
@@ -58,6 +59,12 @@ def _live(x):
     return is_live(x.trace)
 
 
+def _result(t: Any) -> Any:
+    """A tangent or cotangent as an array, as the user receives it."""
+    t = instantiate_zero(t)
+    return t if hasattr(t, "aval") or typeof(t).dtype == dtypes.float0 else asarray(t)
+
+
 # ---- forward mode ------------------------------------------------------------------------------------------------
 
 @api_boundary
@@ -75,7 +82,7 @@ def jvp(fun: Callable, primals: Sequence, tangents: Sequence, has_aux: bool = Fa
         _check_tangent(x, t)
     flat, box = flat_function(fun, tree, has_aux)
     outs, dots = jvp_flat(flat, xs, ts)
-    out = box["out_tree"].unflatten(outs), box["out_tree"].unflatten(map(instantiate_zero, dots))
+    out = box["out_tree"].unflatten(outs), box["out_tree"].unflatten(map(_result, dots))
     return (*out, strip_aux(box["aux"], _primal)) if has_aux else out
 
 
@@ -109,7 +116,7 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
             _check_tangent(x, t)
         active = [t for x, t in zip(xs, ts) if tangent_aval(typeof(x)).dtype != dtypes.float0]
         dots = iter(eval_jaxpr(jaxpr, [*residuals, *active]))
-        return out_tree.unflatten([next(dots) if nz else instantiate_zero(Zero(a))
+        return out_tree.unflatten([_result(next(dots) if nz else Zero(a))
                                    for nz, a in zip(out_nonzero, out_avals)])
     pushforward = Partial(f_jvp)
     out = out_tree.unflatten(outs), pushforward
@@ -130,7 +137,7 @@ class Pullback:
         dots = [Linear(tangent_aval(a)) for a in self.in_avals if tangent_aval(a).dtype != dtypes.float0]
         grads = iter(transpose_flat(self.jaxpr, [*self.residuals, *dots],
                                     [c for c, nz in zip(cts, self.out_nonzero) if nz]))
-        return [fit(instantiate_zero(next(grads)), a) if tangent_aval(a).dtype != dtypes.float0
+        return [_result(fit(instantiate_zero(next(grads)), a)) if tangent_aval(a).dtype != dtypes.float0
                 else np.zeros(a.shape, dtypes.float0) for a in self.in_avals]
 
     def __call__(self, ct):
@@ -209,7 +216,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()):
                 raise TypeError(f"cotangent type does not match function output, expected {a.str_short()} but got "
                                 f"{typeof(c).str_short()}")
         grads = transpose_flat(jaxpr, [*captured, *map(Linear, avals)], cts)
-        return tree.unflatten(map(instantiate_zero, grads))
+        return tree.unflatten(map(_result, grads))
     return transposed
 
 
@@ -264,6 +271,8 @@ def _partial(fun, args, kwargs, nums):
             raise TypeError(f"differentiating with respect to argnums={i} requires at least {i + 1 if i >= 0 else -i} "
                             f"positional arguments to be passed by the caller, but got only {n} positional arguments.")
     where = [i % n for i in nums]
+    if len(set(where)) < len(where):
+        raise ValueError(f"argnums={nums} names an argument twice")
 
     def f(*dynamic):
         full = list(args)
@@ -320,6 +329,8 @@ def _cut(x, leaves: Sequence, axis: int) -> list:
     """The inverse of `_basis` along one axis of x -> one piece for each leaf."""
     from aot.ops.shape import reshape, slice_in_dim
     at, out, shape = 0, [], typeof(x).shape
+    if typeof(x).dtype == dtypes.float0:
+        return [np.zeros((*shape[:axis], *typeof(leaf).shape, *shape[axis + 1:]), dtypes.float0) for leaf in leaves]
     for leaf in leaves:
         a = typeof(leaf)
         piece = slice_in_dim(x, at, at + a.size, axis=axis)

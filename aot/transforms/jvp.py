@@ -12,7 +12,7 @@ from aot.trace import (
     eval_jaxpr,
     is_tracer,
     is_zero,
-    stage,
+    stage_closed,
     state,
     tangent_aval,
     tracing,
@@ -113,7 +113,7 @@ def _jvp_jaxpr(jaxpr, nonzero, force):
         out_nonzero[:] = [keep or not is_zero(t) for keep, t in zip(force, out_dots)]
         return [*outs, *[instantiate_zero(t) for t, nz in zip(out_dots, out_nonzero) if nz]]
     dot_avals = [tangent_aval(a) for a, nz in zip(jaxpr.in_avals, nonzero) if nz]
-    return stage(f, [*jaxpr.in_avals, *dot_avals], jaxpr.debug_name)[0], out_nonzero
+    return stage_closed(f, [*jaxpr.in_avals, *dot_avals], jaxpr.debug_name), out_nonzero
 
 
 def instantiate_zero(t):

@@ -16,7 +16,7 @@ from aot.trace import (
     eval_jaxpr,
     is_linear,
     is_zero,
-    stage,
+    stage_closed,
     state,
     tangent_aval,
     tracing,
@@ -110,8 +110,7 @@ def _linearize_jaxpr(jaxpr, nonzero, force) -> LinearizedJaxpr:
                 extra.append(r)
         made.update(lin=lin, where=[position[id(r)] for r in residuals], out_nonzero=out_nonzero)
         return [*outs, *extra]
-    fwd, captured = stage(f, jaxpr.in_avals, jaxpr.debug_name)
-    assert not captured, "a jaxpr captures nothing"
+    fwd = stage_closed(f, jaxpr.in_avals, jaxpr.debug_name)
     return LinearizedJaxpr(fwd, made["lin"], made["where"], made["out_nonzero"])
 
 
@@ -124,7 +123,7 @@ def _force_outputs(lin, out_nonzero, force, out_avals):
         dots = iter(eval_jaxpr(lin, args))
         return [next(dots) if nz else instantiate_zero(Zero(tangent_aval(a)))
                 for nz, w, a in zip(out_nonzero, want, out_avals) if w]
-    return stage(widened, lin.in_avals)[0], want
+    return stage_closed(widened, lin.in_avals), want
 
 
 # ---- transpose ---------------------------------------------------------------------------------------------------
@@ -180,4 +179,4 @@ def _transpose_jaxpr(jaxpr, linear, nonzero_cts, force):
         return [instantiate_zero(c) for c, nz in zip(outs, nonzero) if nz]
     avals = [v.aval for v, lin in zip(jaxpr.invars, linear) if not lin]
     avals += [tangent_aval(a) for a, nz in zip(jaxpr.out_avals, nonzero_cts) if nz]
-    return stage(back, avals, jaxpr.debug_name)[0], nonzero
+    return stage_closed(back, avals, jaxpr.debug_name), nonzero

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Sequence
 
-from aot.trace import Jaxpr, ShapedArray, Trace, Tracer, axis_env, eval_jaxpr, stage, state, tracing, typeof
+from aot.trace import Jaxpr, ShapedArray, Trace, Tracer, axis_env, eval_jaxpr, stage_closed, state, tracing, typeof
 
 
 class Axis:
@@ -28,16 +28,16 @@ class BatchTracer(Tracer):
 
 
 class BatchTrace(Trace):
-    def __init__(self, parent: Trace, axis: Axis):
-        self.parent, self.axis = parent, axis
+    def __init__(self, parent: Trace, axis: Axis, tag: Any = None):
+        self.parent, self.axis, self.tag = parent, axis, tag or object()
 
     def pair(self, x) -> tuple[Any, int | None]:
-        return (x.value, x.dim) if type(x) is BatchTracer and x.trace is self else (x, None)
+        return (x.value, x.dim) if type(x) is BatchTracer and x.trace.tag is self.tag else (x, None)
 
     def process(self, prim, args, params):
-        values, dims, active = [], [], False
+        values, dims, active, tag = [], [], False, self.tag
         for x in args:
-            if type(x) is BatchTracer and x.trace is self:
+            if type(x) is BatchTracer and x.trace.tag is tag:
                 values.append(x.value)
                 dims.append(x.dim)
                 active = True
@@ -56,9 +56,7 @@ class BatchTrace(Trace):
     def _custom(self, kind, call, args):
         values, dims = [list(z) for z in zip(*map(self.pair, args))] if args else ([], [])
         with tracing(self.parent):
-            if all(d is None for d in dims):
-                return getattr(self.parent, kind)(call, values)
-            batched, out_dims = call.batch(self.axis, dims)
+            batched, out_dims = call.batch(self.axis, dims, self.tag)    # even if no dims: it may close over our tracers
             outs = getattr(self.parent, kind)(batched, values)
         return [x if d is None else BatchTracer(self, x, d) for x, d in zip(outs, out_dims())]
 
@@ -66,9 +64,11 @@ class BatchTrace(Trace):
     def custom_vjp(self, call, args): return self._custom("custom_vjp", call, args)
 
 
-def vmap_flat(f: Callable, axis: Axis, args: Sequence, dims: Sequence[int | None]) -> tuple[list, list]:
-    """f maps flat values to a flat list -> (outputs, their batch dims or None)."""
-    trace = BatchTrace(state.trace, axis)
+def vmap_flat(f: Callable, axis: Axis, args: Sequence, dims: Sequence[int | None], tag: Any = None) -> tuple[list, list]:
+    """f maps flat values to a flat list -> (outputs, their batch dims or None).
+
+    tag: of the trace whose tracers f may close over."""
+    trace = BatchTrace(state.trace, axis, tag)
     with tracing(trace), axis_env(axis.name, axis.size):
         outs = f(*[x if d is None else BatchTracer(trace, x, d) for x, d in zip(args, dims, strict=True)])
         pairs = [trace.pair(x) for x in outs]
@@ -105,7 +105,7 @@ def _batch_jaxpr(jaxpr, axis, dims, force, to_front):
         out_dims[:] = ods
         return outs
     avals = [batched_aval(a, axis.size, d) for a, d in zip(jaxpr.in_avals, dims)]
-    return stage(f, avals, jaxpr.debug_name)[0], out_dims
+    return stage_closed(f, avals, jaxpr.debug_name), out_dims
 
 
 def batched_aval(a: ShapedArray, size: int, d: int | None) -> ShapedArray:
