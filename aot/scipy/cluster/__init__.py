@@ -1,0 +1,4 @@
+"""Clustering."""
+from aot.scipy._util import lazily
+
+__getattr__, __dir__, __all__ = lazily(__name__, {}, "vq")

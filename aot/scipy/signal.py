@@ -1,0 +1,11 @@
+"""Convolution, detrending and short-time Fourier analysis."""
+from aot.scipy._convolution import convolve as convolve
+from aot.scipy._convolution import convolve2d as convolve2d
+from aot.scipy._convolution import correlate as correlate
+from aot.scipy._convolution import correlate2d as correlate2d
+from aot.scipy._convolution import fftconvolve as fftconvolve
+from aot.scipy._spectral import csd as csd
+from aot.scipy._spectral import detrend as detrend
+from aot.scipy._spectral import istft as istft
+from aot.scipy._spectral import stft as stft
+from aot.scipy._spectral import welch as welch
