@@ -142,7 +142,8 @@ def custom_linear_solve(matvec: Callable, b: Any, solve: Callable, transpose_sol
 
 def linear_transpose_of(fun: Callable, like: Any) -> Callable:
     """The transpose of a linear function of a tree like `like`."""
-    from aot.api import ShapeDtypeStruct, linear_transpose
+    from aot.trace import ShapeDtypeStruct
+    from aot.transforms.autodiff import linear_transpose
     spec = tree_map(lambda x: ShapeDtypeStruct(typeof(x).shape, typeof(x).dtype), like)
     back = linear_transpose(fun, spec)
     return lambda ct: back(ct)[0]
