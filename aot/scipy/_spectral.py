@@ -251,11 +251,11 @@ def istft(Zxx: Array, fs: Any = 1.0, window: Any = "hann", nperseg: int | None =
     size = default + (input_onesided and n == default + 1) if nfft is None else _int(nfft, "nfft")
     if size < n:
         raise ValueError(f"FFT length ({size}) must be longer than nperseg ({n}).")
-    overlap = _int(noverlap or n // 2, "noverlap")
+    overlap = n // 2 if noverlap is None else _int(noverlap, "noverlap")
     if overlap >= n:
         raise ValueError("noverlap must be less than nperseg.")
     frames = jnp.moveaxis(z, (time_axis, freq_axis), (-2, -1))
-    frames = (jnp.fft.irfft if input_onesided else jnp.fft.ifft)(frames, n=nfft)[..., :n]
+    frames = (jnp.fft.irfft if input_onesided else jnp.fft.ifft)(frames, n=size)[..., :n]
     if isinstance(window, (str, tuple)):
         win = jnp.array(_named_window(window, n), dtype=frames.dtype)
     else:
