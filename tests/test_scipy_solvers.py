@@ -10,6 +10,7 @@ import aot.scipy.optimize
 import aot.scipy.sparse.linalg as sl
 from tests.support import compare
 
+THEIRS = (jax.scipy.optimize, jax.scipy.sparse.linalg)          # loaded, so that they are attributes of jax.scipy
 F = np.float32
 R = np.random.RandomState(0)
 G = R.randn(6, 6).astype(F) + 6 * np.eye(6, dtype=F)
