@@ -245,6 +245,7 @@ def device_put_one(x: Any, where: Any = None) -> Any:
             from aot.trace import bind1
             return bind1(sharding_constraint_p, x, sharding=target)
         aval = typeof(x)
+        assert target is not None
         return x if type(x) is Array and x.sharding == target else Array(place(x, aval, target), aval)
     if is_tracer(x):
         return x

@@ -95,7 +95,10 @@ class _Float0:
     def __init__(self, shape): self.shape = shape
 
 
-register_pytree_node(_Float0, lambda x: ((), x.shape), lambda shape, _: zeros(shape, float0))
+def _float0(shape: Any, _: Any) -> Any: return zeros(shape, float0)
+
+
+register_pytree_node(_Float0, lambda x: ((), x.shape), _float0)
 
 
 def _without_float0(leaves, tree):

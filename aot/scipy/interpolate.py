@@ -50,7 +50,7 @@ class RegularGridInterpolator:
         if isinstance(xi, tuple) and len(xi) > 1:
             xi = jnp.stack(jnp.broadcast_arrays(*xi), -1)
         else:
-            xi = jnp.asarray(xi[0] if isinstance(xi, tuple) else xi)
+            xi = jnp.asarray(*xi) if isinstance(xi, tuple) else jnp.asarray(xi)
             xi = xi.reshape(-1, n) if xi.ndim == 1 else xi
         if xi.shape[-1] != n:
             raise ValueError(f"the requested sample points xi have dimension {xi.shape[-1]}, but this "
@@ -91,4 +91,5 @@ def _rebuild(fixed: Any, children: Any) -> RegularGridInterpolator:
     return out
 
 
-register_pytree_node(RegularGridInterpolator, lambda f: ((f.grid, f.values, f.fill_value), (f.method, f.bounds_error)), _rebuild)
+register_pytree_node(RegularGridInterpolator,
+                     lambda f: ((f.grid, f.values, f.fill_value), (f.method, f.bounds_error)), _rebuild)

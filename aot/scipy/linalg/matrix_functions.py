@@ -85,7 +85,7 @@ def expm_frechet(A: Array, E: Array, *, method: str | None = None, compute_expm:
             raise ValueError(f"expected {name} to be a (batched) square matrix, got {name}.shape={v.shape}")
     if A.shape != E.shape:
         raise ValueError(f"expected A and E to be the same shape, got A.shape={A.shape} E.shape={E.shape}")
-    out, slope = jvp(expm, (A,), (E,))
+    out, slope = jvp(expm, (A,), (E,))[:2]
     return (out, slope) if compute_expm else slope
 
 

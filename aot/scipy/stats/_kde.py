@@ -52,7 +52,7 @@ class gaussian_kde:
         dataset, row = inexact("gaussian_kde", dataset, weights[None])
         return dataset, row[0] / jnp.sum(row)
 
-    def _factor(self, bw_method):
+    def _factor(self, bw_method: Any) -> Any:
         if bw_method is None or isinstance(bw_method, str) and bw_method == "scott":
             return jnp.power(self.neff, -1. / (self.d + 4))
         if isinstance(bw_method, str) and bw_method == "silverman":
