@@ -165,7 +165,7 @@ def _backward(func, rtol, atol, mxstep, hmax, residuals, g):
 
     def adjoint(state, minus_t, parameters):
         y, y_bar, *_ = state
-        slope, pull = vjp(lambda y, t, p: func(y, t, *p), y, -minus_t, parameters)
+        slope, pull = vjp(lambda y, t, p: func(y, t, *p), y, -minus_t, parameters)[:2]
         y_dot, t_dot, p_dot = pull(y_bar)
         return -slope, y_dot, t_dot, _real_slopes(p_dot, parameters)
 

@@ -1,5 +1,7 @@
 """Primitive operations with JAX's names: thin, strict about dtypes and shapes, and each one differentiable, batchable
 and lowerable.  `aot.numpy` is built on these."""
+from typing import Any
+
 from aot.ops.call import pjit_p as pjit_p
 from aot.ops.collectives import (
     all_gather,
@@ -213,7 +215,7 @@ _OPS = ("elementwise", "shape", "reductions", "dot", "conv", "windows", "indexin
         "misc", "random", "rng", "special")
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     """`lax.linalg` and rarely used functions load when first used; `lax.<name>_p` is the primitive of that name."""
     import importlib
     ops = lambda module: importlib.import_module(f"aot.ops.{module}")
