@@ -141,3 +141,12 @@ def test_breakpoint_quit():
 
 def test_help_names_every_command():
     assert all(f"\n{c}" in "\n" + _breakpoint.HELP for c in ("p", "l", "u", "c"))
+
+
+def test_log(caplog):
+    with caplog.at_level("INFO", "aot.debug"):
+        aot.jit(lambda x: aot.debug.log("x {} {n}", x, n=2))(np.float32(1.5))
+        aot.effects_barrier()
+    assert caplog.messages == ["x 1.5 2"]
+    with pytest.raises(ValueError, match="Unused arguments"):
+        aot.debug.log("x", 3)

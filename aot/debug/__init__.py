@@ -1,6 +1,7 @@
-"""Looking into running programs: print, callback, breakpoint."""
+"""Looking into running programs: print, log, callback, breakpoint."""
 from __future__ import annotations
 
+import logging
 import string
 import sys
 from typing import Any, Callable
@@ -48,12 +49,26 @@ def print(fmt: str, *args, ordered: bool = False, partitioned: bool = False, ski
     """Print `fmt.format(*args, **kwargs)` with the values of the running program, under any transform.
 
     ordered: keep program order among ordered prints (not under vmap)."""
-    if not skip_format_check:
+    _show(_to_stdout, fmt, args, kwargs, ordered, skip_format_check)
+
+
+@api_boundary
+def log(fmt: str, *args, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
+        **kwargs) -> None:
+    """Like `print`, to the logger "aot.debug" at level INFO."""
+    _show(logging.getLogger("aot.debug").info, fmt, args, kwargs, ordered, skip_format_check)
+
+
+def _to_stdout(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _show(write: Callable[[str], Any], fmt: str, args: tuple, kwargs: dict, ordered: bool, unchecked: bool) -> None:
+    if not unchecked:
         _formatter.format(fmt, *[_Any()] * len(args), **dict.fromkeys(kwargs, _Any()))
 
-    def show(*a, **k):
-        sys.stdout.write(fmt.format(*a, **k) + "\n")
-        sys.stdout.flush()
+    def show(*a, **k): write(fmt.format(*a, **k))
     callback(show, *args, ordered=ordered, **kwargs)
 
 
