@@ -197,6 +197,9 @@ class replacing:
         self.path, self.temporary = path, f"{path}.{os.getpid()}.tmp"
 
     def __enter__(self):
+        if os.path.exists(self.path) and not os.path.isfile(self.path):     # replacing /dev/null would harm the machine
+            what = "a directory" if os.path.isdir(self.path) else "not an ordinary file"
+            raise AotError(f"{self.path}: cannot be written: it is {what}")
         try:
             self.file = open(self.temporary, "wb")
         except OSError as e:

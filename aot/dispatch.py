@@ -28,6 +28,7 @@ from aot.trace import (
     tracing,
     typeof,
 )
+from aot.trace.memo import per_function
 from aot.tree_util import (
     broadcast_prefix,
     default_registry,
@@ -143,20 +144,7 @@ def argument_aval(x: Any, describe: Callable[[], str]) -> ShapedArray:
                         "the argument static with static_argnums or static_argnames") from None
 
 
-_shared: dict[int, tuple[weakref.ref, dict]] = {}     # id of a function -> its traces, while it lives
 _all_jitted: weakref.WeakSet = weakref.WeakSet()
-
-
-def shared_entries(fun: Callable, options: tuple) -> dict:
-    """The traces of fun, shared by every `jit` of the same function object (not merely an equal one) with these options."""
-    found = _shared.get(id(fun))
-    if found is None or found[0]() is not fun:
-        i = id(fun)
-        try:
-            found = _shared[i] = weakref.ref(fun, lambda _: _shared.pop(i, None)), {}
-        except TypeError:           # cannot be referred to weakly
-            return {}
-    return found[1].setdefault(options, {})
 
 
 class JitFunction:
@@ -175,7 +163,7 @@ class JitFunction:
                              "donate. hint: name them in one of the two")
         self.plain = not (self.static_nums or self.static_names)
         self.donates = bool(self.donate_nums or self.donate_names)
-        self.entries: dict[Any, Entry] = shared_entries(fun, (self.static_nums, self.static_names, self.donate_nums,
+        self.entries: dict[Any, Entry] = per_function(fun, (self.static_nums, self.static_names, self.donate_nums,
                                                               self.donate_names))
         self.fast: dict[Any, Any] = {}
         self.fast_key: Any = ()

@@ -53,12 +53,11 @@ def clear_caches() -> None:
     """Forget all traces and compiled programs of this process."""
     from aot import dispatch
     from aot.compile import eager
-    from aot.ops import loops
+    from aot.trace import memo
     for function in list(dispatch._all_jitted):
         function.clear_cache()
-    dispatch._shared.clear()
+    memo.forget()
     eager.clear_caches()
-    loops._bodies.clear()
 
 
 def print_environment_info(return_string: bool = False) -> str | None:

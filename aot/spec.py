@@ -15,6 +15,7 @@ import os
 import re
 import struct
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,9 @@ def _container(opening: str, tokens: list, i: int, text: str) -> tuple[Any, int]
         comma = i < len(tokens) and tokens[i][:2] == ("punct", ",")
         i += comma
     if opening == "{":
+        twice = [k for n, (k, _) in enumerate(items) if k in [other for other, _ in items[:n]]]
+        if twice:
+            raise _bad(text, text.index(opening), f"the key {twice[0]!r} is given twice")
         return dict(items), i + 1
     return (items if opening == "[" else tuple(items) if len(items) != 1 or comma else items[0]), i + 1
 
@@ -133,8 +137,10 @@ def _word(word: str, kind: str, text: str, at: int) -> Any:
 def _array(word: str, text: str, at: int) -> Array:
     name, _, dims = word[:-1].partition("[")
     shape = tuple(d.strip() for d in dims.split(",") if d.strip())
-    if not all(d.isdigit() for d in shape):
+    if not all(d.isascii() and d.isdigit() for d in shape):
         raise _bad(text, at, "dimensions must be numbers")
+    if len(shape) and prod(max(int(d), 1) for d in shape) >= 1 << 60:
+        raise _bad(text, at, "no machine holds an array of this size")
     return Array(tuple(map(int, shape)), _dtype_name(name, text, at))
 
 
@@ -167,6 +173,8 @@ def load_file(path: str) -> Any:
         raise SpecError(f"{path}: no such file") from None
     except (OSError, ValueError, KeyError, struct.error, EOFError) as e:
         raise SpecError(f"{path}: cannot be read as {os.path.splitext(path)[1][1:]}: {e}") from None
+    if name and not isinstance(arrays, dict):
+        raise SpecError(f"{path}: a single array, which has no name {name!r}")
     if not isinstance(arrays, dict) or not name:
         return nest(arrays) if isinstance(arrays, dict) else arrays
     if name not in arrays:

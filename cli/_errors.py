@@ -32,11 +32,11 @@ def run_guarded(command: click.Command, args: list[str] | None) -> int:
     except BrokenPipeError:  # the reader of our stdout has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return OK
-    except Exception as e:
+    except (Exception, SystemExit) as e:    # the latter from the user's module or function: whatever its code, nothing is done
         return _report(e, debug)
 
 
-def _report(e: Exception, debug: bool) -> int:
+def _report(e: BaseException, debug: bool) -> int:
     if debug:
         traceback.print_exc()
     user = _user_frames(e.__traceback__)
@@ -56,16 +56,20 @@ def _report(e: Exception, debug: bool) -> int:
     return BUG
 
 
-def _foreseen(e: Exception) -> bool:
+def _foreseen(e: BaseException) -> bool:
     """Errors with a message written for the user: ours, the loader's, and complaints of the API about its arguments."""
     from aot.errors import AotError
-    if isinstance(e, (AotError, TypeError, ValueError, NotImplementedError)) or type(e).__name__ == "AotError":
+    if type(e).__name__ == "JaxRuntimeError" and str(e).startswith("RESOURCE_EXHAUSTED"):
+        return True
+    if isinstance(e, (AotError, TypeError, ValueError, OverflowError, OSError, NotImplementedError)):
+        return True
+    if type(e).__name__ == "AotError":
         return True
     loader = sys.modules.get("aot_runtime")
     return loader is not None and isinstance(e, loader.AotError)
 
 
-def _message(e: Exception) -> str:
+def _message(e: BaseException) -> str:
     return str(e) or type(e).__name__
 
 

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import click
@@ -17,12 +17,15 @@ SLOW = 1.0  # seconds before anything is shown
 
 @contextmanager
 def stage(what: str) -> Iterator[None]:
-    """Show `what` on stderr while the block runs, if it runs for more than a second."""
+    """Show `what` on stderr while the block runs, if it runs for more than a second.
+
+    What the user's code prints meanwhile is no data: it goes to stderr."""
     done = threading.Event()
     shown = threading.Thread(target=_show, args=(what, done), daemon=True)
     shown.start()
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     finally:
         done.set()
         shown.join()

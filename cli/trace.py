@@ -15,7 +15,8 @@ from ._output import print_json, stage
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: the text and the types of inputs and outputs.")
 def command(stablehlo: bool, as_json: bool, **options: Any) -> None:
     """Print the jaxpr (or the StableHLO) of FUNCTION for the given argument types."""
-    made = program(**options)
+    with stage(f"importing {options['function']}"):
+        made = program(**options)
     with stage(f"tracing {made.name}"):
         text = made.lowered.text if stablehlo else str(made.traced.jaxpr)
     if not as_json:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -72,6 +73,16 @@ def prints(x):
 
 def mismatch(x):
     return x + jnp.ones(7)
+
+def exits(x):
+    raise SystemExit(0)
+
+def speaks(x):
+    print("a word while tracing")
+    return x
+
+def huge(x):
+    return jnp.broadcast_to(x, (2**38,))
 '''
 
 
@@ -82,10 +93,11 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
     (tmp_path / "syntax.py").write_text("def f(:\n")
+    (tmp_path / "exits.py").write_text("import sys\nsys.exit(3)\n")
     np.savez("params.npz", w=np.eye(3, dtype=np.float32), b=np.ones(3, np.float32))
     np.save("x.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
     yield tmp_path
-    for name in ("model", "broken", "syntax"):
+    for name in ("model", "broken", "syntax", "exits"):
         sys.modules.pop(name, None)
 
 
@@ -321,6 +333,17 @@ ERRORS = [
     (["compile", "model.py:raises", "-a", "f32[]"], 4, "KeyError: \"this is the user's own mistake\""),
     (["compile", "model.py:branches", "-a", "f32[]"], 4, "if x > 0:"),
     (["compile", "model.py:mismatch", "-a", "f32[3]"], 4, "return x + jnp.ones(7)"),
+    (["compile", "model.py:exits", "-a", "f32[]"], 4, "SystemExit: 0"),
+    (["trace", "model.py:exits", "-a", "f32[]"], 4, "SystemExit: 0"),
+    (["compile", "exits.py:f", "-a", "f32[]"], 4, "SystemExit: 3"),
+    (["compile", "model.py:huge", "-a", "f32[]"], 1, "error: RESOURCE_EXHAUSTED"),
+    (["compile", "model.py:square", "-a", "f32[99999999999999999999]"], 1, "no machine holds an array of this size"),
+    (["compile", "model.py:square", "-a", "f32[4294967296,4294967296]"], 1, "no machine holds an array of this size"),
+    (["compile", "model.py:square", "-a", "99999999999"], 1, "too large to convert to int32"),
+    (["compile", "model.py:square", "-a", '{"w": f32[3], w: f32[4]}'], 1, "the key 'w' is given twice"),
+    (["compile", "model.py:square", "-a", "x.npy:w"], 1, "x.npy: a single array, which has no name 'w'"),
+    (["compile", "model.py:square", "-a", "f32[]", "-o", "/dev/null"], 1, "cannot be written: it is not an ordinary file"),
+    (["compile", "model.py:square", "-a", "f32[]", "-o", "."], 1, "cannot be written: it is a directory"),
     (["compile"], 2, "Missing argument"),
     (["compile", "model.py:square", "--wrong"], 2, "No such option"),
     (["fly"], 2, "No such command 'fly'"),
@@ -419,6 +442,33 @@ def test_exit_code_stdout_and_stderr_of_a_process(here):
             raise KeyError("this is the user's own mistake")
         KeyError: "this is the user's own mistake"
         """)
+
+
+@pytest.mark.parametrize("command", ["compile", "trace"])
+def test_what_the_function_prints_is_no_data(aot, command):
+    code, out, err = aot(command, "model.py:speaks", "-a", "f32[3]", "--json")
+    assert code == 0 and "a word while tracing" in err
+    assert json.loads(out)["function"] == "speaks"
+
+
+@pytest.mark.parametrize("command", ["compile", "trace", "check"])
+def test_interrupting_a_function_that_never_ends(here, command):
+    (here / "loops.py").write_text("def f(x):\n    print('started', flush=True)\n    while True: pass\n")
+    process = subprocess.Popen([sys.executable, "-m", "aot.cli", command, "loops.py:f", "-a", "f32[3]"], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for line in process.stderr:
+        if "started" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "") and "interrupted" in err and "Traceback" not in err
+    assert not [f for f in os.listdir() if ".aot" in f or f.endswith(".tmp")]
+
+
+def test_output_that_cannot_be_written(here, affine):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "aot.cli", "inspect", affine], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "error: [Errno 28]" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_x64_from_the_environment(here):

@@ -4,14 +4,15 @@ from __future__ import annotations
 import weakref
 from typing import Any, Sequence
 
+import ml_dtypes
 import numpy as np
 
 from aot import errors, xla
 from aot.array import Array, to_buffer
 from aot.compile import cached
-from aot.config import config
+from aot.config import Config, config
 from aot.lower import lower
-from aot.trace import Eqn, Jaxpr, ShapedArray, Tracer, Var, typeof
+from aot.trace import Eqn, Jaxpr, ShapedArray, Tracer, Var, subjaxprs, typeof
 
 #: buffers that loaded programs hold as constants, by id
 _constants: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
@@ -50,6 +51,7 @@ class Program:
         if self.callbacks:
             return self._run_with_callbacks(args)
         try:
+            xla.collect_garbage()
             return self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
         except xla.XlaRuntimeError:
             refuse_deleted(args)
@@ -60,6 +62,7 @@ class Program:
         for c in self.callbacks:
             c.error = None
         try:
+            xla.collect_garbage()
             outs = self.executable.execute_sharded(args, with_tokens=True)
             token = outs.consume_token()
             buffers = outs.consume_with_handlers(self.handlers)
@@ -86,40 +89,79 @@ def compile_jaxpr(jaxpr: Jaxpr, name: str, donated: Sequence[bool] = ()) -> Prog
 
 # ---- eager -------------------------------------------------------------------------------------------------------
 
-_programs: dict[Any, Program] = {}
+_programs: dict[Any, dict] = {}         # the options that a trace depends on -> operation and types -> its program
+_recent: tuple[Any, dict, bool] = (None, {}, False)  # the member of _programs used last, whether results are checked
+_scalars: dict[Any, tuple] = {}         # a scalar -> its type and its copy on the device
 _CAPACITY = 8192
+
+#: scalar types whose equal values are the same value but for the sign of zero
+_SIMPLE = frozenset((bool, int, float, np.bool_, np.float16, np.float32, np.float64, ml_dtypes.bfloat16,
+                     *(np.dtype(f"{u}int{n}").type for u in ("", "u") for n in (8, 16, 32, 64))))
 
 
 def evaluate(prim, args: Sequence, params: dict) -> list:
     """Run one primitive on concrete values."""
-    avals, buffers, several = [], [], False
+    avals, buffers = [], []
     for x in args:
         if type(x) is Array:
             avals.append(x.aval)
             buffers.append(x.buf)
-            several = several or xla.is_multi_device(x.buf)
-        elif isinstance(x, Tracer):
-            raise errors.UnexpectedTracerError(x)
         else:
-            a = typeof(x)
+            a, buffer = _operand(x)
             avals.append(a)
-            buffers.append(to_buffer(x, a))
-    direct = getattr(prim, "evaluate", None)
-    if direct is not None:
-        return direct(args, params)
-    if several:
+            buffers.append(buffer)
+    if prim.evaluate is not None:
+        return prim.evaluate(args, params)
+    if xla.several_devices() and any(map(xla.is_multi_device, buffers)):
         from aot.compile.spmd import run_eqn
         return run_eqn(prim, args, params)
-    key = (prim, tuple(avals), tuple(params.items()), config.trace_key())
-    program = _programs.get(key)
+    now, recent = config._key, _recent
+    if now is None or now[0] != Config._version or recent[0] is not now[1]:
+        recent = _options_changed()
+    _, programs, checks = recent
+    key = (prim, *avals, *params.items()) if params else (prim, *avals)
+    program = programs.get(key)
     if program is None:
-        program = _programs[key] = _compile(prim, avals, params)
-        if len(_programs) > _CAPACITY:
-            _programs.pop(next(iter(_programs)))
-    outs = program.run(buffers)
-    if config.debug_nans or config.debug_infs:
+        program = _program(key, programs, prim, avals, params)
+    outs = [Array(b, a) for b, a in zip(program.run_buffers(buffers), program.out_avals)]
+    if checks:
         check_finite(prim.name, outs)
     return outs
+
+
+def _program(key: tuple, programs: dict, prim, avals, params) -> Program:
+    """A new program, kept with the jaxpr that the operation runs where it has one, so that it goes when that goes."""
+    for jaxpr in subjaxprs(params):
+        return jaxpr.memo(("eager", key, config.trace_key()), lambda: _compile(prim, avals, params))
+    program = programs[key] = _compile(prim, avals, params)
+    if len(programs) > _CAPACITY:
+        programs.pop(next(iter(programs)))
+    return program
+
+
+def _options_changed() -> tuple[Any, dict, bool]:
+    """The new `_recent`.  The tuple of options is another object after every change of any option."""
+    global _recent
+    options = config.trace_key()
+    recent = _recent = options, _programs.setdefault(options, {}), config.debug_nans or config.debug_infs
+    return recent
+
+
+def _operand(x: Any) -> tuple[ShapedArray, Any]:
+    """The type and the buffer of a value that is not an Array.  Scalars are sent to the device once."""
+    if type(x) not in _SIMPLE:
+        if isinstance(x, Tracer):
+            raise errors.UnexpectedTracerError(x)
+        a = typeof(x)
+        return a, to_buffer(x, a)
+    key = (type(x), x if x else str(x), config.enable_x64)
+    found = _scalars.get(key)
+    if found is None:
+        a = typeof(x)
+        found = _scalars[key] = a, to_buffer(x, a)
+        if len(_scalars) > _CAPACITY // 4:
+            _scalars.pop(next(iter(_scalars)))
+    return found
 
 
 def _compile(prim, avals, params) -> Program:
@@ -141,4 +183,7 @@ def check_finite(what: str, outs: Sequence[Array]) -> None:
 
 def clear_caches() -> None:
     """Forget every compiled eager operation."""
+    global _recent
     _programs.clear()
+    _scalars.clear()
+    _recent = None, {}, False

@@ -34,6 +34,7 @@ class PartitionedProgram:
 
     def run(self, leaves: Sequence, avals: Sequence[ShapedArray]) -> list[Array]:
         buffers = [place(x, a, s) for x, a, s in zip(leaves, avals, self.in_shardings)]
+        xla.collect_garbage()
         outs = self.executable.execute_sharded([*self.weights, *buffers])
         arrays = [Array(b, a) for b, a in zip(outs.consume_with_handlers(self.handlers), self.out_avals)]
         if self.callbacks:

@@ -9,7 +9,7 @@ import numpy as np
 
 from aot import dtypes
 from aot.config import config
-from aot.trace import Primitive, ShapedArray, Zero, bind, bind1, is_linear, tangent_aval, typeof
+from aot.trace import Primitive, ShapedArray, Zero, bind, bind1, is_linear, state, tangent_aval, typeof
 
 KINDS = {"f": "floating", "c": "complex", "i": "signed integer", "u": "unsigned integer", "b": "bool", "k": "key"}
 
@@ -219,7 +219,6 @@ def public(prim: Primitive, doc: str, n: int) -> Callable:
 
 
 def state_bind(prim, xs):
-    from aot.trace.core import state
     return state.trace.process(prim, xs, {})[0]
 
 

@@ -14,9 +14,8 @@ from aot.ops.families import kind
 from aot.ops.shape import concatenate, dynamic_index_in_dim, reshape, slice_in_dim
 from aot.source import api_boundary
 from aot.trace import Jaxpr, ShapedArray, bind, concrete_or_error, eval_jaxpr, is_live, is_tracer, stage, state, typeof
+from aot.trace.memo import per_function
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path, tree_leaves, tree_map, tree_structure
-
-_bodies: dict[Any, Any] = {}
 
 
 def stage_tree(fun: Callable, in_tree, avals: Sequence[ShapedArray], what: str):
@@ -25,8 +24,9 @@ def stage_tree(fun: Callable, in_tree, avals: Sequence[ShapedArray], what: str):
     Repeated eager calls with the same function object and types reuse the trace."""
     key = None
     try:
-        key = (fun, in_tree, tuple(avals), config.trace_key(), tuple(state.axes.items()))
-        found = _bodies.get(key)
+        key = (in_tree, tuple(avals), config.trace_key(), tuple(state.axes.items()))
+        bodies = per_function(fun, "body")
+        found = bodies.get(key)
         if found is not None and all(is_live(x.trace) for x in found[1]):
             return found
     except TypeError:
@@ -44,9 +44,7 @@ def stage_tree(fun: Callable, in_tree, avals: Sequence[ShapedArray], what: str):
     jaxpr, captured = stage(flat, avals, getattr(fun, "__name__", "body"), note_keys if config.debug_key_reuse else None)
     found = (jaxpr, captured, box["tree"], box.get("keys", ()))
     if key is not None:
-        if len(_bodies) > 1024:
-            _bodies.clear()
-        _bodies[key] = found
+        bodies[key] = found
     return found
 
 

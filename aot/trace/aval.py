@@ -57,6 +57,8 @@ class ShapedArray:
         """The StableHLO type, e.g. `tensor<2x3xf32>`."""
         if self._mlir is None:
             a = self.physical
+            if prod([max(n, 1) for n in a.shape]) >= 1 << 60:      # XLA would end the process
+                raise ValueError(f"an array of shape {a.shape} has more elements than any machine can hold")
             self._mlir = f"tensor<{''.join(f'{n}x' for n in a.shape)}{MLIR_NAMES[a.dtype.name]}>"
         return self._mlir
 

@@ -37,6 +37,7 @@ class Primitive:
     def vmap(self, axis, args, dims, **params) -> tuple[list, list]: raise self.missing("vmap")
 
     linearize: Any = None
+    evaluate: Any = None    # evaluate(args, params) -> results, where concrete values need more than the lowering
     batch_consts = False    # True: `vmap` is also asked when no operand is batched (collectives, axis_index)
 
     def effects(self, **params) -> frozenset: return frozenset()
@@ -79,7 +80,7 @@ class _LazyEval(Trace):
 
     def process(self, prim, args, params):
         from aot.compile.eager import evaluate
-        _LazyEval.process = lambda self, prim, args, params: evaluate(prim, args, params)
+        self.process = evaluate
         return evaluate(prim, args, params)
 
     def custom_jvp(self, call, args): return call.fun(*args)
