@@ -6,7 +6,7 @@ from typing import Any, Sequence
 from aot import xla
 from aot.array import Array, to_buffer
 from aot.dispatch import described
-from aot.trace import ClosedJaxpr, hoist_consts, typeof
+from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, typeof
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path
 
 
@@ -103,11 +103,18 @@ class Compiled:
         if tree != self.in_tree:
             raise TypeError(f"Function compiled with input pytree does not match the input pytree it was called with. "
                             f"Compiled for {self.in_tree}, called with {tree}. hint: static arguments are not passed")
+        if any(map(is_tracer, leaves)):
+            raise TypeError("Cannot apply JAX transformations to a function lowered and compiled for a particular signature. "
+                            "hint: transform the function first, then lower and compile the result")
         for i, (x, a) in enumerate(zip(leaves, self.in_avals)):
             got = typeof(x)
             if got.shape != a.shape or got.dtype != a.dtype:
                 path = keystr(tree_flatten_with_path((args, kwargs))[0][i][0])
                 raise TypeError(f"Argument types differ from the types for which this computation was compiled: "
                                 f"argument {path}: compiled for {a.str_short()}, called with {got.str_short()}")
-        outs = self.program.run([to_buffer(x, a) for x, a in zip(leaves, self.in_avals)])
+        buffers = [to_buffer(x, a) for x, a in zip(leaves, self.in_avals)]
+        if any(self.lowered.donated):
+            from aot.compile.eager import protect
+            buffers = protect(buffers, self.lowered.donated)
+        outs = self.program.run(buffers)
         return self.out_tree.unflatten(outs)

@@ -333,6 +333,14 @@ def test_buffers(case):
     check(case)
 
 
+def test_a_compiled_function_is_not_transformed():
+    compiled = aot.jit(lambda x: x * x).lower(1.).compile()
+    assert compiled(2.) == 4
+    for use in (aot.grad(compiled), aot.jit(compiled)):
+        with pytest.raises(TypeError, match="transform the function first"):
+            use(2.)
+
+
 def test_a_deleted_array_is_named():
     f, x = aot.jit(lambda v: v + 1, donate_argnums=0), aot.numpy.ones(1000)
     f(x)
