@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ._errors import DIFFERS, OK
 from ._function import function_options, program
 from ._output import print_json, stage
 
@@ -15,7 +16,7 @@ from ._output import print_json, stage
 @function_options
 @click.option("--key-reuse", is_flag=True, help="Only look for random keys that are used twice.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def command(key_reuse: bool, as_json: bool, **options: Any) -> None:
+def command(key_reuse: bool, as_json: bool, **options: Any) -> int:
     """Look for side effects, large constants, callbacks, key reuse and NaN derivatives in FUNCTION.
 
     Exits with 3 if something is found."""
@@ -31,4 +32,4 @@ def command(key_reuse: bool, as_json: bool, **options: Any) -> None:
             click.echo(f"{f.place}: {f.rule}: {f.message}\n    fix: {f.fix}")
         if not findings:
             click.echo(f"{made.name}: nothing found")
-    sys.exit(3 if findings else 0)
+    return DIFFERS if findings else OK
