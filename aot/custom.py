@@ -36,8 +36,8 @@ from aot.tree_util import register_pytree_node, tree_flatten
 class JvpCall:
     """fun: flat -> flat list.  rule(primals, tangents) -> (outs, out tangents), Zero allowed in out tangents."""
 
-    def __init__(self, fun: Callable, rule: Callable, name: str, symbolic_zeros: bool = False):
-        self.fun, self.rule, self.name, self.symbolic_zeros = fun, rule, name, symbolic_zeros
+    def __init__(self, fun: Callable, rule: Callable, name: str):
+        self.fun, self.rule, self.name = fun, rule, name
 
     def jvp(self, primals, tangents, linear: bool):
         return self.rule(primals, tangents)
@@ -76,7 +76,7 @@ class JvpCall:
             it = iter(zip(got[n:], gd[n:]))
             ts = [Zero.like(o) if z else _front(axis, *next(it), w) for o, z, w in zip(outs, zero, want)]
             return outs, ts
-        return JvpCall(fun, rule, self.name, self.symbolic_zeros), lambda: box["dims"]
+        return JvpCall(fun, rule, self.name), lambda: box["dims"]
 
 
 def _front(axis, x, d, want):
@@ -89,13 +89,14 @@ def _fill_dims(dims, zero):
 
 
 class VjpCall:
-    """fwd(*args) -> (outs, residuals); bwd(residuals, cts) -> cotangent (or Zero) of each argument; all flat."""
+    """fwd(perturbed, *args) -> (outs, residuals), perturbed: which arguments are differentiated;
+    bwd(residuals, cts) -> cotangent of each argument; cotangents may be Zero; all flat."""
 
     def __init__(self, fun: Callable, fwd: Callable, bwd: Callable, name: str):
         self.fun, self.fwd, self.bwd, self.name = fun, fwd, bwd, name
 
     def jvp(self, primals, tangents, linear: bool):
-        outs, res = self.fwd(*primals)
+        outs, res = self.fwd(tuple(not is_zero(t) for t in tangents), *primals)
         avals = [typeof(o) for o in outs]
         dots = bind(custom_lin_p, *res, *map(instantiate_zero, tangents), num_res=len(res), bwd=self.bwd,
                     out_avals=tuple(map(tangent_aval, avals)), name=self.name)
@@ -115,11 +116,11 @@ class VjpCall:
             box["dims"] = ods
             return outs
 
-        def fwd(*args):
+        def fwd(perturbed, *args):
             n: list[int] = []
 
             def both(*xs):
-                outs, res = self.fwd(*xs)
+                outs, res = self.fwd(perturbed, *xs)
                 n[:] = [len(outs)]
                 return [*outs, *res]
             got, ds = vmap_flat(both, axis, args, dims, tag)
@@ -136,12 +137,12 @@ def batched_bwd(bwd: Callable, axis: Axis, res_dims, ct_dims, in_dims, tag: Any 
     """bwd over a batch; cotangents of unbatched inputs are summed over it."""
     def run(res, cts):
         nz = [not is_zero(c) for c in cts]
+        one = [None if n else Zero(_without(c.aval, d)) for c, n, d in zip(cts, nz, ct_dims)]
         zero: list[bool] = []
 
         def flat(*xs):
             it = iter(xs[len(res_dims):])
-            back = bwd(list(xs[:len(res_dims)]),
-                       [next(it) if n else c for c, n in zip(cts, nz)])
+            back = bwd(list(xs[:len(res_dims)]), [next(it) if z is None else z for z in one])
             zero[:] = map(is_zero, back)
             return [b for b in back if not is_zero(b)]
         values = [*res, *[c for c, n in zip(cts, nz) if n]]
@@ -151,6 +152,11 @@ def batched_bwd(bwd: Callable, axis: Axis, res_dims, ct_dims, in_dims, tag: Any 
         return [Zero(ShapedArray((), dtypes.float0)) if z else _onto(axis, *next(it), want)
                 for z, want in zip(zero, in_dims)]
     return run
+
+
+def _without(aval: ShapedArray, d: int | None) -> ShapedArray:
+    """The aval of one example."""
+    return aval if d is None else ShapedArray(aval.shape[:d] + aval.shape[d + 1:], aval.dtype, aval.weak_type)
 
 
 def _onto(axis, ct, d, want):
@@ -259,14 +265,36 @@ custom_jvp_p, custom_vjp_p, custom_lin_p = CustomJvp(), CustomVjp(), CustomLin()
 
 # ---- the public decorators ---------------------------------------------------------------------------------------------
 
-def _bind_arguments(fun, args, kwargs):
-    """Resolve keyword arguments to positions, as the rules take positions only."""
-    try:
-        bound = inspect.signature(fun).bind(*args, **kwargs)
-        bound.apply_defaults()
-    except (TypeError, ValueError):
-        return args, kwargs
-    return bound.args, bound.kwargs
+def _name(fun: Callable) -> str: return getattr(fun, "__name__", str(fun))
+
+
+class _Arguments:
+    """One call of a decorated function: what is differentiated, flat, and what is passed on as it is."""
+
+    def __init__(self, kind: str, decorated: Any, args: tuple, kwargs: dict):
+        self.fun, self.name = decorated.fun, _name(decorated.fun)
+        try:        # keyword arguments become positions: rules take nothing else
+            bound = inspect.signature(self.fun).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        except (TypeError, ValueError):
+            pass
+        if kwargs:
+            raise TypeError(f"{kind} function {self.name} takes keyword-only arguments; hint: make them positional")
+        nums = decorated.nondiff_argnums
+        self.static = {i: args[i] for i in nums if i < len(args)}
+        self.dynamic = tuple(x for i, x in enumerate(args) if i not in nums)
+        self.leaves, self.in_tree = tree_flatten(self.dynamic)
+        self.box: dict[str, Any] = {}       # trees of results, set by whichever function runs first
+
+    def merged(self, xs) -> list:
+        """All arguments, with these leaves for the differentiated ones."""
+        it = iter(self.in_tree.unflatten(xs))
+        return [self.static[i] if i in self.static else next(it) for i in range(len(self.static) + len(self.dynamic))]
+
+    def flat(self, *xs) -> list:
+        outs, self.box["tree"] = tree_flatten(self.fun(*self.merged(xs)))
+        return outs
 
 
 class custom_jvp:
@@ -300,28 +328,15 @@ class custom_jvp:
 
     @api_boundary
     def __call__(self, *args, **kwargs):
-        name = getattr(self.fun, "__name__", str(self.fun))
         if self.jvp is None:
-            raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
-        args, kwargs = _bind_arguments(self.fun, args, kwargs)
-        if kwargs:
-            raise TypeError(f"custom_jvp function {name} takes keyword-only arguments; hint: make them positional")
-        static, dynamic = _nondiff(args, self.nondiff_argnums)
-        leaves, in_tree = tree_flatten(dynamic)
-        box: dict[str, Any] = {}
-
-        def flat(*xs):
-            out = self.fun(*_merge(static, in_tree.unflatten(xs), len(args)))
-            outs, box["tree"] = tree_flatten(out)
-            return outs
+            raise AttributeError(f"No JVP defined for custom_jvp function {_name(self.fun)} using defjvp.")
+        call = _Arguments("custom_jvp", self, args, kwargs)
+        name, box = call.name, call.box
 
         def rule(primals, tangents):
-            ps = in_tree.unflatten(primals)
-            if self.symbolic_zeros:
-                ts = in_tree.unflatten([SymbolicZero(t.aval) if is_zero(t) else t for t in tangents])
-            else:
-                ts = in_tree.unflatten(map(instantiate_zero, tangents))
-            got = self.jvp(*static.values(), ps, ts)
+            ps = call.in_tree.unflatten(primals)
+            ts = call.in_tree.unflatten(map(symbolic_zero if self.symbolic_zeros else instantiate_zero, tangents))
+            got = self.jvp(*call.static.values(), ps, ts)
             if not isinstance(got, (tuple, list)) or len(got) != 2:
                 raise TypeError(f"Custom JVP rule for function {name} must produce a pair (list or tuple of length two) "
                                 f"representing primal and tangent outputs, but got {got}.")
@@ -331,7 +346,7 @@ class custom_jvp:
                 raise TypeError(f"Custom JVP rule for function {name} must produce primal and tangent outputs with equal "
                                 f"container (pytree) structures, but got {box['tree']} and {t_tree} respectively.")
             return outs, [_checked_tangent(name, o, t) for o, t in zip(outs, dots)]
-        outs = state.trace.custom_jvp(JvpCall(flat, rule, name, self.symbolic_zeros), leaves)
+        outs = state.trace.custom_jvp(JvpCall(call.flat, rule, name), call.leaves)
         return box["tree"].unflatten(outs)
 
     def __get__(self, obj, owner=None):
@@ -341,6 +356,11 @@ class custom_jvp:
 class SymbolicZero(Zero):
     """A tangent known to be zero, as rules with symbolic_zeros=True see it."""
     ndim = property(lambda self: len(self.aval.shape))
+
+
+def symbolic_zero(t: Any) -> Any:
+    """A tangent or cotangent as rules with symbolic_zeros=True see it."""
+    return SymbolicZero(t.aval) if is_zero(t) else t
 
 
 def _checked_tangent(name, out, t):
@@ -356,18 +376,12 @@ def _checked_tangent(name, out, t):
     return t
 
 
-def _nondiff(args, nums):
-    return {i: args[i] for i in nums if i < len(args)}, tuple(x for i, x in enumerate(args) if i not in nums)
-
-
-def _merge(static: dict, dynamic, n: int) -> list:
-    it = iter(dynamic)
-    return [static[i] if i in static else next(it) for i in range(n)]
-
-
 class custom_vjp:
     """A function with its own reverse derivative: `f.defvjp(fwd, bwd)`, fwd(*args) -> (out, residuals),
-    bwd(residuals, ct) -> tuple of cotangents (None for zero), one for each differentiable argument."""
+    bwd(residuals, ct) -> tuple of cotangents (None for zero), one for each differentiable argument.
+
+    symbolic_zeros: fwd takes a `CustomVJPPrimal` in place of each array, and bwd a `SymbolicZero` for each cotangent
+    known to be zero.  optimize_remat changes no result, and is accepted only."""
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
         functools.update_wrapper(self, fun)
@@ -381,27 +395,13 @@ class custom_vjp:
 
     @api_boundary
     def __call__(self, *args, **kwargs):
-        name = getattr(self.fun, "__name__", str(self.fun))
         if self.fwd is None or self.bwd is None:
-            raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
-        args, kwargs = _bind_arguments(self.fun, args, kwargs)
-        if kwargs:
-            raise TypeError(f"custom_vjp function {name} takes keyword-only arguments; hint: make them positional")
-        static, dynamic = _nondiff(args, self.nondiff_argnums)
-        leaves, in_tree = tree_flatten(dynamic)
-        box: dict[str, Any] = {}
+            raise AttributeError(f"No VJP defined for custom_vjp function {_name(self.fun)} using defvjp.")
+        call = _Arguments("custom_vjp", self, args, kwargs)
+        name, box = call.name, call.box
 
-        def flat(*xs):
-            outs, box["tree"] = tree_flatten(self.fun(*_merge(static, in_tree.unflatten(xs), len(args))))
-            return outs
-
-        def fwd(*xs):
-            full = _merge(static, in_tree.unflatten(xs), len(args))
-            if self.symbolic_zeros:
-                from aot.tree_util import tree_map
-                full = [tree_map(lambda v: CustomVJPPrimal(v, True), x) if i not in static else x
-                        for i, x in enumerate(full)]
-            got = self.fwd(*full)
+        def fwd(perturbed, *xs):
+            got = self.fwd(*call.merged(map(CustomVJPPrimal, xs, perturbed) if self.symbolic_zeros else xs))
             if not isinstance(got, (tuple, list)) or len(got) != 2:
                 raise TypeError(f"Custom VJP fwd rule for function {name} must produce a pair (list or tuple of length "
                                 f"two) representing the primal output and the residuals, but got {got}.")
@@ -410,11 +410,10 @@ class custom_vjp:
             return outs, res
 
         def bwd(res, cts):
-            from aot.transforms.jvp import instantiate_zero
-            ct = box["tree"].unflatten(map(instantiate_zero, cts))
-            back = self.bwd(*static.values(), box["res"].unflatten(res), ct)
-            return _flat_cotangents(name, back, dynamic, in_tree)
-        outs = state.trace.custom_vjp(VjpCall(flat, fwd, bwd, name), leaves)
+            ct = box["tree"].unflatten(map(symbolic_zero if self.symbolic_zeros else instantiate_zero, cts))
+            back = self.bwd(*call.static.values(), box["res"].unflatten(res), ct)
+            return _flat_cotangents(name, back, call.dynamic)
+        outs = state.trace.custom_vjp(VjpCall(call.flat, fwd, bwd, name), call.leaves)
         return box["tree"].unflatten(outs)
 
     def __get__(self, obj, owner=None):
@@ -422,12 +421,12 @@ class custom_vjp:
 
 
 class CustomVJPPrimal:
-    """What fwd receives for each array when symbolic_zeros=True."""
+    """What fwd receives for each array when symbolic_zeros=True: its value, and whether it is differentiated."""
 
-    def __init__(self, value, perturbed): self.value, self.perturbed = value, perturbed
+    def __init__(self, value: Any, perturbed: bool): self.value, self.perturbed = value, perturbed
 
 
-def _flat_cotangents(name, back, dynamic, in_tree) -> list:
+def _flat_cotangents(name, back, dynamic) -> list:
     if isinstance(back, list):
         back = tuple(back)
     if not isinstance(back, tuple) or len(back) != len(dynamic):
@@ -485,7 +484,6 @@ class _Rule:
     """A staged pullback as a residual."""
 
     def __init__(self, jaxpr: Jaxpr, captured): self.jaxpr, self.captured = jaxpr, captured
-
 
 
 register_pytree_node(_Rule, lambda r: (tuple(r.captured), r.jaxpr), lambda j, c: _Rule(j, list(c)))

@@ -94,3 +94,49 @@ def test_none_cotangent_is_zero():
         f.defvjp(lambda x, y: (lax.mul(x, y), None), lambda r, ct: (ct, None))
         return m.grad(f, (0, 1))
     compare(make, F(2), F(3))
+
+
+def two_results(m, lax):
+    @m.custom_vjp
+    def f(x, y):
+        return lax.mul(lax.sin(x), y), lax.cos(y)
+    f.defvjp(lambda x, y: (f(x, y), (x, y)), lambda r, ct: (
+        lax.add(lax.mul(ct[0], lax.mul(lax.cos(r[0]), r[1])), ct[1]), lax.sub(lax.mul(ct[0], lax.sin(r[0])), lax.mul(ct[1], lax.sin(r[1])))))
+    return f
+
+
+@pytest.mark.parametrize("used", [0, 1])
+@pytest.mark.parametrize("dims", [(0, 0), (0, None), (None, 0), (1, 0)])
+def test_results_without_cotangent_under_vmap(used, dims):
+    pick = lambda d: X[0, 0] if d is None else X[0] if dims != (1, 0) else X[:, :2]
+    f = lambda m, lax: m.vmap(two_results(m, lax), dims)
+    compare(lambda m, lax: m.grad(lambda a, b: total(lax, f(m, lax)(a, b)[used]), (0, 1)), *map(pick, dims))
+    compare(lambda m, lax: m.grad(m.jit(lambda a, b: total(lax, f(m, lax)(a, b)[used])), (0, 1)), *map(pick, dims))
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("wanted", [(0,), (1,), (0, 1)])
+def test_symbolic_zeros_of_custom_vjp(wanted, batched):
+    """What fwd hears of its arguments, and bwd of its cotangents."""
+    def call(m, lax):
+        seen = []
+
+        @m.custom_vjp
+        def f(x, y):
+            return lax.mul(x, y), lax.sin(y)
+
+        def fwd(x, y):
+            seen.append((x.perturbed, y.perturbed))
+            return f(x.value, y.value), (x.value, y.value)
+
+        def bwd(r, ct):
+            seen.append(tuple(type(c).__name__ == "SymbolicZero" for c in ct))
+            return lax.mul(ct[0], r[1]), lax.mul(ct[0], r[0])
+        f.defvjp(fwd, bwd, symbolic_zeros=True)
+        g = m.vmap(f) if batched else f
+
+        def run(x, y):
+            grads = m.grad(lambda *a: total(lax, g(*a)[0]), wanted)(x, y)
+            return grads, seen
+        return run
+    compare(call, X[0], X[1])
