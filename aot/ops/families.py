@@ -203,6 +203,13 @@ def align_full(axis, args, dims):
     return [broadcast_to(x, shape) for x in xs], d
 
 
+def in_lax(f: Callable, name: str, doc: str) -> Callable:
+    """f as the function `aot.lax.<name>`, for functions that are made in a loop."""
+    f.__name__ = f.__qualname__ = name
+    f.__doc__, f.__module__ = doc, "aot.lax"
+    return f
+
+
 def public(prim: Primitive, doc: str, n: int) -> Callable:
     """The user-facing function of an elementwise primitive."""
     if n == 1:
@@ -211,11 +218,8 @@ def public(prim: Primitive, doc: str, n: int) -> Callable:
         def f(x, y): return state_bind(prim, (x, y))
     else:
         def f(*xs): return state_bind(prim, xs)
-    f.__name__ = f.__qualname__ = prim.name.removesuffix("_")
-    f.__doc__ = doc
     f.primitive = prim  # type: ignore[attr-defined]
-    f.__module__ = "aot.lax"
-    return f
+    return in_lax(f, prim.name.removesuffix("_"), doc)
 
 
 def state_bind(prim, xs):

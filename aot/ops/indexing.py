@@ -8,7 +8,7 @@ import numpy as np
 
 from aot import dtypes
 from aot.ops import elementwise as ew
-from aot.ops.families import LinearOp, Primitive, kind
+from aot.ops.families import LinearOp, Primitive, in_lax, kind
 from aot.ops.reductions import reduce_and
 from aot.ops.shape import (
     broadcast_in_dim,
@@ -437,10 +437,8 @@ def _scatter_function(prim: Scatter, doc: str) -> Callable:
                      dimension_numbers=ScatterDimensionNumbers(*map(_ints, dimension_numbers)),
                      mode=GatherScatterMode.from_any(mode), indices_are_sorted=bool(indices_are_sorted),
                      unique_indices=bool(unique_indices))
-    f.__name__ = f.__qualname__ = prim.name.replace("-", "_")
-    f.__doc__ = f"operand with updates {doc} at computed positions (shape (..., len(scatter_dims_to_operand_dims)))."
-    f.__module__ = "aot.lax"
-    return f
+    return in_lax(f, prim.name.replace("-", "_"),
+                  f"operand with updates {doc} at computed positions (shape (..., len(scatter_dims_to_operand_dims))).")
 
 
 scatter = _scatter_function(scatter_p, "written")

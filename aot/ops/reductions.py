@@ -8,7 +8,7 @@ import numpy as np
 
 from aot import dtypes
 from aot.ops import elementwise as ew
-from aot.ops.families import LinearOp, NonDifferentiable, Primitive, check_dtype, kind, lit
+from aot.ops.families import LinearOp, NonDifferentiable, Primitive, check_dtype, in_lax, kind, lit
 from aot.ops.shape import (
     broadcast_in_dim,
     canonical_axis,
@@ -144,10 +144,7 @@ def _reducer(prim, what: str):
         if any(a < 0 for a in axes):
             axes = tuple(canonical_axis(a, ndim) for a in axes)
         return bind1(prim, operand, axes=axes) if axes or not hasattr(operand, "aval") else operand
-    f.__name__ = f.__qualname__ = prim.name
-    f.__doc__ = f"{what} over the dimensions `axes`, which the result lacks."
-    f.__module__ = "aot.lax"
-    return f
+    return in_lax(f, prim.name, f"{what} over the dimensions `axes`, which the result lacks.")
 
 
 reduce_sum = _reducer(reduce_sum_p, "Sum")
@@ -317,10 +314,7 @@ cumlogsumexp_p = Cumulative("cumlogsumexp", _logaddexp, lowest, "f", "")
 def _cumulative(prim, what):
     def f(operand, axis: int = 0, reverse: bool = False):
         return bind1(prim, operand, axis=canonical_axis(axis, typeof(operand).ndim), reverse=bool(reverse))
-    f.__name__ = f.__qualname__ = prim.name
-    f.__doc__ = f"Running {what} along axis."
-    f.__module__ = "aot.lax"
-    return f
+    return in_lax(f, prim.name, f"Running {what} along axis.")
 
 
 cumsum = _cumulative(cumsum_p, "sum")
