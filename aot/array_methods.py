@@ -40,22 +40,21 @@ def _operand(other: Any) -> Any:
     return NotImplemented if convert is None else convert()
 
 
-def _binary(name: str) -> Callable[[Any, Any], Any]:
+def _binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     def method(self, other):
         other = _operand(other)
-        return NotImplemented if other is NotImplemented else getattr(_np, name)(self, other)
+        if other is NotImplemented:
+            return other
+        function = getattr(_np, name)
+        return function(other, self) if reflected else function(self, other)
 
-    method.__doc__ = f"See `aot.numpy.{name}`."
+    method.__doc__ = f"See `aot.numpy.{name}`" + (" (with the operands swapped)." if reflected else ".")
     return method
 
 
-def _reflected(name: str) -> Callable[[Any, Any], Any]:
-    def method(self, other):
-        other = _operand(other)
-        return NotImplemented if other is NotImplemented else getattr(_np, name)(other, self)
-
-    method.__doc__ = f"See `aot.numpy.{name}` (with the operands swapped)."
-    return method
+def _both(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The operator with the array on its left, and on its right."""
+    return _binary(name), _binary(name, reflected=True)
 
 
 def _strict_binary(name: str, symbol: str, refused: tuple[type, ...], reflected: bool = False) -> Callable:
@@ -63,7 +62,7 @@ def _strict_binary(name: str, symbol: str, refused: tuple[type, ...], reflected:
 
     Without this, `x == [1, 2]` would quietly be False, and `[1] + x` could be taken for concatenation.
     """
-    base = (_reflected if reflected else _binary)(name)
+    base = _binary(name, reflected)
 
     def method(self, other):
         if type(other) in refused:
@@ -114,23 +113,23 @@ class ArrayMethods:
     # ---- arithmetic --------------------------------------------------------------------------------------------
     __add__ = _strict_binary("add", "+", (list, tuple))
     __radd__ = _strict_binary("add", "+", (list, tuple), reflected=True)
-    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __sub__, __rsub__ = _both("subtract")
     __mul__ = _strict_binary("multiply", "*", (list, tuple))
     __rmul__ = _strict_binary("multiply", "*", (list, tuple), reflected=True)
-    __truediv__, __rtruediv__ = _binary("true_divide"), _reflected("true_divide")
-    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
-    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
-    __divmod__, __rdivmod__ = _binary("divmod"), _reflected("divmod")
-    __pow__, __rpow__ = _binary("power"), _reflected("power")
-    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __truediv__, __rtruediv__ = _both("true_divide")
+    __floordiv__, __rfloordiv__ = _both("floor_divide")
+    __mod__, __rmod__ = _both("remainder")
+    __divmod__, __rdivmod__ = _both("divmod")
+    __pow__, __rpow__ = _both("power")
+    __matmul__, __rmatmul__ = _both("matmul")
     __neg__, __pos__, __abs__ = _unary("negative"), _unary("positive"), _unary("abs")
 
     # ---- bits and comparisons ------------------------------------------------------------------------------------
-    __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
-    __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
-    __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
-    __lshift__, __rlshift__ = _binary("left_shift"), _reflected("left_shift")
-    __rshift__, __rrshift__ = _binary("right_shift"), _reflected("right_shift")
+    __and__, __rand__ = _both("bitwise_and")
+    __or__, __ror__ = _both("bitwise_or")
+    __xor__, __rxor__ = _both("bitwise_xor")
+    __lshift__, __rlshift__ = _both("left_shift")
+    __rshift__, __rrshift__ = _both("right_shift")
     __invert__ = _unary("invert")
     __eq__ = _strict_binary("equal", "==", (dict, list, set, tuple))  # type: ignore[assignment]
     __ne__ = _strict_binary("not_equal", "!=", (dict, list, set, tuple))  # type: ignore[assignment]
