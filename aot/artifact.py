@@ -57,7 +57,6 @@ nothing.
 """
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import platform
@@ -73,6 +72,7 @@ from typing import Any
 import numpy as np
 
 from aot.errors import AotError
+from aot.files import replacing
 from aot_runtime import host_info
 
 SCHEMA = 1
@@ -189,36 +189,6 @@ def _describe_function(fn: Function) -> dict:
 
 
 # ---- the container -------------------------------------------------------------------------------------------------
-
-class replacing:
-    """A binary file that takes the place of `path` when the block ends without an error, and vanishes otherwise."""
-
-    def __init__(self, path: str):
-        self.path, self.temporary = path, f"{path}.{os.getpid()}.tmp"
-
-    def __enter__(self):
-        if os.path.exists(self.path) and not os.path.isfile(self.path):     # replacing /dev/null would harm the machine
-            what = "a directory" if os.path.isdir(self.path) else "not an ordinary file"
-            raise AotError(f"{self.path}: cannot be written: it is {what}")
-        try:
-            self.file = open(self.temporary, "wb")
-        except OSError as e:
-            raise AotError(f"{self.path}: cannot be written: {e.strerror or e}") from None
-        return self.file
-
-    def __exit__(self, kind, error, traceback):
-        try:
-            self.file.close()  # writes what is left, for which there may be no room
-            if kind is None:
-                os.replace(self.temporary, self.path)
-                return
-        except OSError as e:
-            error = error or e
-        with contextlib.suppress(OSError):
-            os.unlink(self.temporary)
-        if isinstance(error, OSError):
-            raise AotError(f"{self.path}: cannot be written: {error.strerror or error}") from None
-
 
 def add_member(z: zipfile.ZipFile, name: str, parts: list) -> dict:
     """Append a stored member whose data is aligned; returns its manifest entry."""

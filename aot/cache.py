@@ -149,9 +149,10 @@ class Cache:
             self._write_file(temporary, raw)
             self._rename(temporary, self.path(k))
         except OSError as e:
-            _unlink(temporary)
             self._trouble(f"{self.directory}: cannot be written: {e.strerror or e}", e)
             return False
+        finally:
+            _unlink(temporary)      # gone after success; Ctrl-C is no OSError
         self.counts["puts"] += 1
         if self.max_size is not None and random.random() * self.max_size < len(raw) * SLICE:
             self.prune(self.max_size)

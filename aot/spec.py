@@ -203,11 +203,12 @@ def read_safetensors(data: bytes) -> dict[str, np.ndarray]:
 def write_arrays(path: str, arrays: dict[str, np.ndarray]) -> None:
     """Write named arrays to a .npz or .safetensors file, or a single one to a .npy file, atomically."""
     from aot import artifact
+    from aot.files import replacing
     if not path.endswith(FILES):
         raise SpecError(f"{path}: unknown kind of file", hint=f"use one of {', '.join(FILES)}")
     if path.endswith(".npy") and len(arrays) != 1:
         raise SpecError(f"{path}: .npy holds one array, there are {len(arrays)}", hint="use .npz or .safetensors")
-    with artifact.replacing(path) as f:
+    with replacing(path) as f:
         if path.endswith(".npz"):
             np.savez(f, **arrays)  # type: ignore[arg-type]
         elif path.endswith(".npy"):

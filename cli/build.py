@@ -46,8 +46,8 @@ def command(names: tuple[str, ...], manifest: str | None, depfile: str | None, m
     with show:
         outcome = _run(project, found, chosen, show)
     if depfile:
+        from aot.files import write_text
         from aot.project.state import depfile as rules
-        from aot.project.state import write_text
         write_text(depfile, rules(outcome["records"], found.root, os.getcwd()))
     show.summary(outcome, time.monotonic() - start)
     if timings:

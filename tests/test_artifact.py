@@ -16,6 +16,7 @@ import pytest
 import aot_runtime
 from aot import artifact, tree_util
 from aot.errors import AotError
+from aot.files import replacing
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -85,8 +86,16 @@ def test_failed_write_leaves_the_old_file_and_no_temporary(add_file):
     assert os.listdir(add_file.parent) == [add_file.name]
 
 
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_interrupted_write_leaves_nothing(tmp_path, error):
+    with pytest.raises(error), replacing(str(tmp_path / "x")) as f:
+        f.write(b"half of it")
+        raise error
+    assert not os.listdir(tmp_path)
+
+
 def test_unwritable_folder_is_a_clear_error(tmp_path):
-    with pytest.raises(AotError, match="cannot be written"):
+    with pytest.raises(AotError, match="cannot be written: .*\nhint: make its folder first"):
         artifact.write(tmp_path / "no" / "x.aot", [])
 
 

@@ -571,6 +571,17 @@ def test_an_interrupted_build_leaves_nothing(how, tmp_path):
         assert not list(folder.glob("build/.aot/stage*"))
 
 
+def test_what_killed_builds_left_is_removed(copy, aot):
+    dead, alive = 2**31 - 1, os.getppid()
+    left = ["build/.aot/stage-{}", "build/.aot/state.json.{}.tmp", "build/square.aot.{}.tmp", "aot.lock.{}.tmp"]
+    for pid in (dead, alive):
+        os.mkdir(left[0].format(pid))
+        for name in left[1:]:
+            Path(name.format(pid)).touch()
+    assert aot("build")[0] == 0
+    assert [os.path.exists(name.format(pid)) for pid in (dead, alive) for name in left] == [False] * 4 + [True] * 4
+
+
 def test_two_builds_at_once(copy):
     shutil.rmtree("build")
     code = "import sys; from aot.cli import main; sys.exit(main(['build', '-j', '1']))"

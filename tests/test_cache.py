@@ -164,6 +164,14 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
     assert store.stats()["temporary"] == 0
 
 
+def test_an_interrupted_put_leaves_nothing(store, monkeypatch):
+    def interrupted(*args): raise KeyboardInterrupt
+    monkeypatch.setattr(Cache, "_rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fill(store, 1)
+    assert store.stats()["entries"] == store.stats()["temporary"] == 0
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 def test_a_really_full_disk(tmp_path):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", tmp_path], capture_output=True).returncode:

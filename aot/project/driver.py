@@ -5,6 +5,7 @@ happens is reported as events: dicts with a "reason", which `aot build --message
 """
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import shutil
@@ -17,7 +18,7 @@ from aot.errors import AotError
 from aot.manifest import Manifest
 from aot.project import dependencies
 from aot.project.pool import Pool
-from aot.project.state import Lock, State
+from aot.project.state import LOCK, Lock, State
 
 Report = Callable[[dict], None]
 
@@ -259,14 +260,12 @@ class Builder:
     # ---- ending ----
     def _tidy(self) -> None:
         """Remove what this build, or one that was killed, left half done."""
-        for folder in glob.glob(os.path.join(glob.escape(self.hidden), "stage-*")):
-            pid = folder.rpartition("-")[2]
-            if folder == self.stage or not os.path.exists(f"/proc/{pid}"):
-                shutil.rmtree(folder, ignore_errors=True)
-        for left in glob.glob(os.path.join(glob.escape(os.path.join(self.root, self.output)), "*.tmp")):
-            pid = left.split(".")[-2]
-            if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-                os.unlink(left)
+        output = os.path.join(self.root, self.output)
+        for folder, name in ((self.hidden, "stage-*"), (self.hidden, "*.tmp"), (output, "*.tmp"), (self.root, f"{LOCK}.*.tmp")):
+            for path in glob.glob(os.path.join(glob.escape(folder), name)):
+                pid = path.removesuffix(".tmp").replace("-", ".").rpartition(".")[2]
+                if pid == str(os.getpid()) or pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+                    _remove(path)
 
     def _outcome(self, jobs: list[Job], stale: list[Job], every: set[str]) -> dict:
         built = [job for job in stale if job.done]
@@ -287,6 +286,15 @@ class TaskError(AotError):
     def __init__(self, error: dict, where: str):
         self.error = error
         super().__init__(f"{where}: {error['message']}")
+
+
+def _remove(path: str) -> None:
+    """Remove a folder or file that another build may remove at the same time."""
+    if os.path.isdir(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def _executables(item: dict) -> list[str]:

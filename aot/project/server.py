@@ -48,12 +48,17 @@ def warm_up() -> None:
     gc.freeze()  # the children share these objects; collecting them would copy their pages
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent ends, however that happens (Linux)."""
+def die_with_parent(parent: int = 0) -> None:
+    """Ask the kernel to kill this process when its parent ends, however that happens (Linux).
+
+    parent: its process id, to find out that it has ended before this call.
+    """
     try:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     except (OSError, AttributeError):
         pass
+    if parent and os.getppid() != parent:
+        os._exit(1)
 
 
 class Child:
@@ -77,6 +82,8 @@ class Server:
             self._stop_late_ones()
         for child in self.children.values():
             os.kill(child.pid, signal.SIGKILL)
+        for child in self.children.values():
+            os.waitpid(child.pid, 0)    # who waits for this process may remove what they left
 
     def _wait(self) -> float | None:
         deadlines = [c.deadline for c in self.children.values() if c.deadline]
@@ -92,9 +99,9 @@ class Server:
     def _start(self, request: dict) -> None:
         read, write = os.pipe()
         sys.stdout.flush()
-        pid = os.fork()
+        server, pid = os.getpid(), os.fork()
         if pid == 0:
-            run_child(request, write)
+            run_child(request, write, server)
         os.close(write)
         child = self.children[pid] = Child(request, pid, read)
         self.selector.register(read, selectors.EVENT_READ, child)
@@ -131,11 +138,11 @@ def outcome(child: Child, status: int) -> dict:
     return {"error": {"kind": "timeout" if child.timed_out else "crash", "message": message}}
 
 
-def run_child(request: dict, pipe: int) -> None:
+def run_child(request: dict, pipe: int, server: int) -> None:
     """In the child: run the task, write the reply, end.  Never returns."""
     status = 1
     try:
-        die_with_parent()
+        die_with_parent(server)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         _volunteer_for_oom()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

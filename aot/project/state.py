@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from aot.errors import AotError
+from aot.files import write_text
 from aot.project import dependencies
 
 SCHEMA = 1
@@ -81,19 +82,6 @@ def difference(a: Any, b: Any, at: str = "") -> str | None:
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         return next((found for i, (x, y) in enumerate(zip(a, b)) if (found := difference(x, y, f"{at}[{i}]"))), None)
     return None if a == b else at or "the value"
-
-
-def write_text(path: str, text: str) -> None:
-    """Replace a file by this text, or leave it as it was."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as f:
-            f.write(text)
-        os.replace(temporary, path)
-    except OSError as e:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise AotError(f"{path}: cannot be written: {e.strerror or e}") from None
 
 
 # ---- dependency files ----------------------------------------------------------------------------------------------
