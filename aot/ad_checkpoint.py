@@ -11,21 +11,18 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from aot.dispatch import resolve_static
-from aot.ops.call import pjit_p, spread, uses_axis_name
+from aot.ops.call import Call, pjit_p, with_dots
 from aot.ops.families import LinearOp
 from aot.source import api_boundary
 from aot.trace import (
     Eqn,
     Jaxpr,
     Literal,
-    Primitive,
     Var,
-    Zero,
     bind,
     bind1,
     dce,
     eval_jaxpr,
-    is_linear,
     is_zero,
     stage,
     stage_closed,
@@ -110,22 +107,9 @@ class checkpoint_policies:
 
 # ---- the primitive -----------------------------------------------------------------------------------------------------
 
-class Checkpoint(Primitive):
+class Checkpoint(Call):
     """A jaxpr whose intermediate values are not kept for the backward pass."""
     name = "checkpoint"
-    batch_consts = True
-
-    def infer(self, *avals, jaxpr, **_): return jaxpr.out_avals
-    def effects(self, *, jaxpr, **_): return jaxpr.effects
-    def uses_axis(self, axis_name, params): return axis_name is not None and uses_axis_name(params["jaxpr"], axis_name)
-
-    def jvp(self, primals, tangents, *, jaxpr, **params):
-        from aot.transforms.jvp import jvp_jaxpr
-        nonzero = [not is_zero(t) for t in tangents]
-        both, out_nonzero = jvp_jaxpr(jaxpr, nonzero)
-        outs = bind(self, *primals, *[t for t in tangents if not is_zero(t)], jaxpr=both, **params)
-        n = len(jaxpr.outvars)
-        return outs[:n], spread(outs[n:], out_nonzero, jaxpr.out_avals)
 
     def linearize(self, primals, tangents, *, jaxpr, policy, prevent_cse, differentiated):
         nonzero = [not is_zero(t) for t in tangents]
@@ -135,31 +119,10 @@ class Checkpoint(Primitive):
         dots = [t for t in tangents if not is_zero(t)]
         lin_outs = bind(self, *primals, *outs[n:], *dots, jaxpr=plan.lin, policy=policy, prevent_cse=prevent_cse,
                         differentiated=True) if any(plan.out_nonzero) else []
-        return outs[:n], spread(lin_outs, plan.out_nonzero, jaxpr.out_avals)
+        return with_dots([*outs[:n], *lin_outs], plan.out_nonzero, jaxpr.out_avals)
 
-    def transpose(self, cts, *args, jaxpr, policy, prevent_cse, differentiated):
-        from aot.transforms.linearize import transpose_jaxpr
-        linear = [is_linear(x) for x in args]
-        nonzero_cts = [not is_zero(c) for c in cts]
-        back, out_nonzero = transpose_jaxpr(jaxpr, linear, nonzero_cts)
-        outs = iter(bind(self, *[x for x in args if not is_linear(x)], *[c for c in cts if not is_zero(c)], jaxpr=back,
-                         policy=policy, prevent_cse=prevent_cse, differentiated=True))
-        which = iter(out_nonzero)
-        return [(next(outs) if next(which) else Zero(tangent_aval(x.aval))) if lin else None
-                for x, lin in zip(args, linear)]
-
-    def vmap(self, axis, args, dims, *, jaxpr, **params):
-        from aot.transforms.vmap import batch_jaxpr
-        batched, out_dims = batch_jaxpr(jaxpr, axis, dims)
-        return bind(self, *args, jaxpr=batched, **params), out_dims
-
-    def dce(self, eqn, needed):
-        if all(needed):
-            return eqn
-        small, used = eqn.params["jaxpr"].memo(("dce", tuple(needed)), lambda: dce(eqn.params["jaxpr"], needed,
-                                                                                   keep_inputs=False))
-        return Eqn(self, [x for x, u in zip(eqn.invars, used) if u], [v for v, n in zip(eqn.outvars, needed) if n],
-                   {**eqn.params, "jaxpr": small}, eqn.source)
+    def transpose(self, cts, *args, differentiated, **params):
+        return super().transpose(cts, *args, differentiated=True, **params)
 
     def lower(self, e, ins, outs, *xs, jaxpr, prevent_cse, differentiated, policy):
         """A barrier keeps XLA from merging the recomputation with the original."""

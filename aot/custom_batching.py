@@ -4,20 +4,17 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from aot.ops.call import spread, uses_axis_name
+from aot.ops.call import Holder, with_dots
 from aot.source import api_boundary
-from aot.trace import Primitive, bind, eval_jaxpr, is_zero, stage, typeof
+from aot.trace import Zero, bind, eval_jaxpr, is_zero, stage, typeof
 from aot.tree_util import tree_flatten, tree_map, tree_structure
 
 
-class CustomVmapCall(Primitive):
+class CustomVmapCall(Holder):
     """A jaxpr with its own batching rule: rule(axis size, which inputs are batched, *args) -> (out, which are batched)."""
     name = "custom_vmap_call"
-    batch_consts = True
 
     def infer(self, *avals, jaxpr, **_): return jaxpr.out_avals
-    def effects(self, *, jaxpr, **_): return jaxpr.effects
-    def uses_axis(self, axis_name, params): return axis_name is not None and uses_axis_name(params["jaxpr"], axis_name)
 
     def vmap(self, axis, args, dims, *, jaxpr, rule, **params):
         from aot.transforms.vmap import to_dim
@@ -27,13 +24,13 @@ class CustomVmapCall(Primitive):
 
     def jvp(self, primals, tangents, *, jaxpr, rule, **params):
         """The derivative is that of the function; batched, primal and tangent go through the rule together."""
-        from aot.transforms.jvp import jvp_flat, jvp_jaxpr
+        from aot.transforms.jvp import instantiate_zero, jvp_flat, jvp_jaxpr
+        from aot.transforms.vmap import Axis, to_dim
         nonzero = [not is_zero(t) for t in tangents]
         both, out_nonzero = jvp_jaxpr(jaxpr, nonzero)
-        n, m = len(primals), len(jaxpr.outvars)
+        n = len(primals)
 
         def joint_rule(size, batched, values):
-            from aot.transforms.vmap import Axis, to_dim
             which, it = {}, n
             for i, nz in enumerate(nonzero):
                 if nz:
@@ -48,15 +45,13 @@ class CustomVmapCall(Primitive):
             def run(*xs):
                 outs, box["batched"] = rule(size, either, list(xs))
                 return outs
-            from aot.trace import Zero
             it_t = iter(ts)
             outs, dots = jvp_flat(run, ps, [next(it_t) if nz else Zero.like(p) for p, nz in zip(ps, nonzero)])
-            from aot.transforms.jvp import instantiate_zero
             keep = [instantiate_zero(t) for t, nz in zip(dots, out_nonzero) if nz]
             flags = [b for b, nz in zip(box["batched"], out_nonzero) if nz]
             return [*outs, *keep], [*box["batched"], *flags]
         outs = bind(self, *primals, *[t for t in tangents if not is_zero(t)], jaxpr=both, rule=joint_rule, **params)
-        return outs[:m], spread(outs[m:], out_nonzero, jaxpr.out_avals)
+        return with_dots(outs, out_nonzero, jaxpr.out_avals)
 
     def linearize(self, primals, tangents, *, jaxpr, rule, **params):
         """Without a batch in sight, differentiate the function itself."""
@@ -66,7 +61,7 @@ class CustomVmapCall(Primitive):
         outs = eval_jaxpr(lin.fwd, primals)
         dots = [t for t in tangents if not is_zero(t)]
         lin_outs = eval_jaxpr(lin.lin, [*lin.pick(primals, outs), *dots]) if any(lin.out_nonzero) else []
-        return outs[:len(jaxpr.outvars)], spread(lin_outs, lin.out_nonzero, jaxpr.out_avals)
+        return with_dots([*outs[:len(jaxpr.outvars)], *lin_outs], lin.out_nonzero, jaxpr.out_avals)
 
     def lower(self, e, ins, outs, *xs, jaxpr, **_): return e.jaxpr(jaxpr, xs)
 

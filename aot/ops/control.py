@@ -7,12 +7,12 @@ import numpy as np
 
 from aot import dtypes
 from aot.lower.emitter import TOKEN, is_ordered
+from aot.ops.call import Holder, with_dots
 from aot.ops.families import kind
 from aot.trace import (
     Eqn,
     Jaxpr,
     Linear,
-    Primitive,
     ShapedArray,
     Var,
     Zero,
@@ -56,19 +56,13 @@ def select_outputs(jaxpr: Jaxpr, keep: Sequence[bool]) -> Jaxpr:
 
 # ---- cond --------------------------------------------------------------------------------------------------------
 
-class Cond(Primitive):
+class Cond(Holder):
     """Run branches[index] on the operands.  All branches take the same operands and return the same types."""
     name = "cond"
-    batch_consts = True
 
     def infer(self, index, *avals, branches, **_): return _join_weak(branches)
 
-    def effects(self, *, branches, **_): return frozenset().union(*(b.effects for b in branches))
     def shown(self, params): return {"branches": params["branches"]}
-
-    def uses_axis(self, axis_name, params):
-        from aot.ops.call import uses_axis_name
-        return axis_name is not None and any(uses_axis_name(b, axis_name) for b in params["branches"])
 
     def jvp(self, primals, tangents, *, branches):
         from aot.transforms.jvp import jvp_jaxpr
@@ -78,7 +72,7 @@ class Cond(Primitive):
         both = tuple(jvp_jaxpr(b, nonzero, out_nonzero)[0] for b in branches)
         dots = [t for t, nz in zip(tangents[1:], nonzero) if nz]
         outs = bind(self, index, *xs, *dots, branches=both)
-        return _with_zeros(outs, out_nonzero, branches[0].out_avals)
+        return with_dots(outs, out_nonzero, branches[0].out_avals)
 
     def linearize(self, primals, tangents, *, branches):
         """Each branch returns its own residuals and zeros in place of the others'."""
@@ -95,7 +89,7 @@ class Cond(Primitive):
         outs = bind(self, index, *xs, branches=fwd)
         dots = [t for t, nz in zip(tangents[1:], nonzero) if nz]
         lin_outs = bind(self, index, *outs[n_out:], *dots, branches=lin) if any(out_nonzero) else []
-        return _with_zeros([*outs[:n_out], *lin_outs], out_nonzero, branches[0].out_avals)
+        return with_dots([*outs[:n_out], *lin_outs], out_nonzero, branches[0].out_avals)
 
     def transpose(self, cts, index, *args, branches):
         from aot.transforms.linearize import transpose_jaxpr
@@ -108,7 +102,6 @@ class Cond(Primitive):
 
     def vmap(self, axis, args, dims, *, branches):
         from aot.ops import elementwise as ew
-        from aot.ops.shape import broadcast_in_dim
         from aot.transforms.vmap import batch_jaxpr, to_dim
         (index, *xs), (d, *ds) = args, dims
         if d is not None:           # every lane may take another branch: run them all and select
@@ -121,8 +114,7 @@ class Cond(Primitive):
             for b in branches:
                 batched, _ = batch_jaxpr(b, axis, [0] * len(xs), [True] * len(b.outvars))
                 results.append(eval_jaxpr(batched, xs))
-            return [ew.select_n(broadcast_in_dim(which, typeof(cases[0]).shape, (0,)) if typeof(cases[0]).ndim > 1
-                                else which, *cases) for cases in zip(*results)], [0] * len(branches[0].outvars)
+            return [ew.select_n(_along_rows(which, cases[0]), *cases) for cases in zip(*results)], [0] * len(results[0])
         in_dims = [None if e is None else 0 for e in ds]
         xs = [x if e is None else to_dim(axis, x, e, 0) for x, e in zip(xs, ds)]
         loose = [batch_jaxpr(b, axis, in_dims, [False] * len(b.outvars))[1] for b in branches]
@@ -159,6 +151,13 @@ class Cond(Primitive):
         return results
 
 
+def _along_rows(x, like):
+    """One value for each row of `like`, in its shape."""
+    from aot.ops.shape import broadcast_in_dim
+    shape = typeof(like).shape
+    return broadcast_in_dim(x, shape, (0,)) if len(shape) > 1 else x
+
+
 def _join_weak(branches) -> list[ShapedArray]:
     return [a if all(b.out_avals[i].weak_type == a.weak_type for b in branches) else a.update(weak_type=False)
             for i, a in enumerate(branches[0].out_avals)]
@@ -175,12 +174,6 @@ def _branch_block(e, jaxpr: Jaxpr, xs: Sequence[str], ordered: bool) -> str:
     e.scopes.pop()
     body, e.lines = e.lines, outer
     return "{\n" + "\n".join(body) + "\n}"
-
-
-def _with_zeros(outs, out_nonzero, avals):
-    n = len(avals)
-    dots = iter(outs[n:])
-    return outs[:n], [next(dots) if nz else Zero(tangent_aval(a)) for nz, a in zip(out_nonzero, avals)]
 
 
 def _where_aval(f, where) -> ShapedArray:
@@ -220,20 +213,12 @@ cond_p = Cond()
 
 # ---- while -------------------------------------------------------------------------------------------------------
 
-class While(Primitive):
+class While(Holder):
     """Repeat body while cond holds: (cond consts, body consts, carry) -> carry."""
     name = "while"
-    batch_consts = True
 
     def infer(self, *avals, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
         return body_jaxpr.out_avals
-
-    def effects(self, *, cond_jaxpr, body_jaxpr, **_): return cond_jaxpr.effects | body_jaxpr.effects
-
-    def uses_axis(self, axis_name, params):
-        from aot.ops.call import uses_axis_name
-        return axis_name is not None and (uses_axis_name(params["cond_jaxpr"], axis_name)
-                                          or uses_axis_name(params["body_jaxpr"], axis_name))
 
     def jvp(self, primals, tangents, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
         from aot.transforms.jvp import jvp_jaxpr
@@ -253,7 +238,7 @@ class While(Primitive):
         cond = widen_inputs(cond_jaxpr, [v.aval for v in both.invars[n + len(carry) + m:]])
         outs = bind(self, *cond_consts, *consts, *const_dots, *carry, *dots, cond_jaxpr=cond, body_jaxpr=body,
                     cond_nconsts=cond_nconsts, body_nconsts=n + m)
-        return _with_zeros(outs, carry_nz, body_jaxpr.out_avals)
+        return with_dots(outs, carry_nz, body_jaxpr.out_avals)
 
     def linearize(self, primals, tangents, **params):
         """Forward-differentiable only: primal outputs by themselves, tangents by the joint loop, staged whole."""
@@ -298,7 +283,6 @@ class While(Primitive):
         """Lanes stop at different times: go on while any lane does, and keep the values of those that are done."""
         from aot.ops import elementwise as ew
         from aot.ops.reductions import reduce_or
-        from aot.ops.shape import broadcast_in_dim
         nc, nb = len(cond_consts), len(consts)
 
         def any_lane(*vals):
@@ -308,8 +292,7 @@ class While(Primitive):
             cc, bc, carry = split(vals, nc, nb)
             going, = eval_jaxpr(cond, [*cc, *carry])
             new = eval_jaxpr(body, [*bc, *carry])
-            return [ew.select(broadcast_in_dim(going, typeof(n).shape, (0,)) if typeof(n).ndim > 1 else going, n, o)
-                    for n, o in zip(new, carry)]
+            return [ew.select(_along_rows(going, n), n, o) for n, o in zip(new, carry)]
         carry_avals = [typeof(x) for x in init]
         new_cond = stage(any_lane, [*cond.in_avals[:nc], *carry_avals])[0]
         new_body = stage(masked, [*cond.in_avals[:nc], *body.in_avals[:nb], *carry_avals])[0]
@@ -318,7 +301,7 @@ class While(Primitive):
 
     def lower(self, e, ins, outs, *xs, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
         cond_consts, consts, carry = split(xs, cond_nconsts, body_nconsts)
-        avals = [a for a in ins[cond_nconsts + body_nconsts:]]
+        avals = ins[cond_nconsts + body_nconsts:]
         return while_loop_text(e, carry, avals, lambda c: e.jaxpr(cond_jaxpr, [*cond_consts, *c])[0],
                                lambda c: e.jaxpr(body_jaxpr, [*consts, *c]), is_ordered(cond_jaxpr, body_jaxpr))
 
@@ -368,24 +351,17 @@ while_p = While()
 
 # ---- scan --------------------------------------------------------------------------------------------------------
 
-class Scan(Primitive):
+class Scan(Holder):
     """Thread a carry through `jaxpr` over the leading axis of xs: (consts, carry, xs) -> (carry, ys)."""
     name = "scan"
-    batch_consts = True
 
     def infer(self, *avals, jaxpr, num_consts, num_carry, length, **_):
         carry, ys = jaxpr.out_avals[:num_carry], jaxpr.out_avals[num_carry:]
         return carry + [ShapedArray((length, *y.shape), y.dtype, y.weak_type) for y in ys]
 
-    def effects(self, *, jaxpr, **_): return jaxpr.effects
-
     def shown(self, params):
         n = len(params["jaxpr"].invars)
         return dict(sorted({**params, "linear": (False,) * n, "_split_transpose": False}.items()))
-
-    def uses_axis(self, axis_name, params):
-        from aot.ops.call import uses_axis_name
-        return axis_name is not None and uses_axis_name(params["jaxpr"], axis_name)
 
     def jvp(self, primals, tangents, *, jaxpr, num_consts, num_carry, length, reverse, unroll):
         from aot.transforms.jvp import jvp_jaxpr
@@ -409,7 +385,7 @@ class Scan(Primitive):
         outs = bind(self, *consts, *dots[0], *init, *dots[1], *xs, *dots[2], jaxpr=body, num_consts=len(consts) + len(dots[0]),
                     num_carry=n + m, length=length, reverse=reverse, unroll=unroll)
         carry, carry_d, ys, ys_d = split(outs, n, m, n_ys)
-        return _with_zeros([*carry, *ys, *carry_d, *ys_d], out_nz, self._out_avals(jaxpr, num_carry, length))
+        return with_dots([*carry, *ys, *carry_d, *ys_d], out_nz, self._out_avals(jaxpr, num_carry, length))
 
     def _out_avals(self, jaxpr, num_carry, length):
         return self.infer(jaxpr=jaxpr, num_consts=0, num_carry=num_carry, length=length)
@@ -436,7 +412,7 @@ class Scan(Primitive):
                         num_consts=len(fixed) + len(dots[0]), num_carry=len(dots[1]), length=length, reverse=reverse,
                         unroll=unroll)
         n = len(jaxpr.outvars)
-        return _with_zeros([*outs[:n], *lin_outs], plan.out_nonzero, self._out_avals(jaxpr, num_carry, length))
+        return with_dots([*outs[:n], *lin_outs], plan.out_nonzero, self._out_avals(jaxpr, num_carry, length))
 
     def transpose(self, cts, *args, jaxpr, num_consts, num_carry, length, reverse, unroll):
         """Linear constants accumulate cotangents as a carry; linear xs get theirs stacked; the rest is fixed."""
@@ -484,7 +460,7 @@ class Scan(Primitive):
     def vmap(self, axis, args, dims, *, jaxpr, num_consts, num_carry, length, reverse, unroll):
         from aot.transforms.vmap import batch_jaxpr, to_dim
         c_dims, i_dims, x_dims = split(dims, num_consts, num_carry)
-        front = [None if d is None else 0 for d in [*c_dims]]
+        front = [None if d is None else 0 for d in c_dims]
         x_front = [None if d is None else 0 for d in x_dims]
         batched = [d is not None for d in i_dims]
         n_ys = len(jaxpr.outvars) - num_carry
@@ -531,7 +507,7 @@ class Scan(Primitive):
         seq_avals = ins[num_consts + num_carry:]
         y_avals = outs[num_carry:]
         index = ShapedArray((), np.dtype("int32"))
-        ys = [e.splat(0, a) if isinstance(a.dtype, np.dtype) else e.splat(0, a.physical) for a in y_avals]
+        ys = [e.splat(0, a) for a in y_avals]
         avals = [index, *ins[num_consts:num_consts + num_carry], *y_avals]
         step = 1 if unroll is False else length if unroll is True else max(1, min(int(unroll), length or 1))
 

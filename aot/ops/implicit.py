@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from aot.ops.control import nonzero_dots, split
+from aot.ops.call import Holder, spread
+from aot.ops.control import instantiate, nonzero_dots, split
 from aot.ops.loops import avals_of, stage_tree
 from aot.source import api_boundary
-from aot.trace import Jaxpr, Primitive, Zero, bind, eval_jaxpr, is_linear, tangent_aval, typeof
+from aot.trace import Jaxpr, Zero, bind, eval_jaxpr, is_linear, tangent_aval, typeof
 from aot.tree_util import tree_flatten, tree_map, tree_structure
 
 _NAMES = ("matvec", "vecmat", "solve", "transpose_solve")
 
 
-class LinearSolve(Primitive):
+class LinearSolve(Holder):
     """x with matvec(x) = b: (consts of each jaxpr, b) -> (x, auxiliary outputs).
 
     jaxprs: four of (consts ++ vector -> vector), in the order of _NAMES; vecmat and transpose_solve may be None.
     The solvers' consts have no influence on x, hence no tangents."""
     name = "custom_linear_solve"
-    batch_consts = True
 
     def infer(self, *avals, jaxprs, counts): return jaxprs[2].out_avals
     def effects(self, *, jaxprs, counts): return jaxprs[2].effects
 
     def shown(self, params):
         return {"jaxprs": {n: j for n, j in zip(_NAMES, params["jaxprs"]) if j is not None}, "counts": params["counts"]}
-
-    def uses_axis(self, axis_name, params):
-        from aot.ops.call import uses_axis_name
-        return axis_name is not None and any(j is not None and uses_axis_name(j, axis_name) for j in params["jaxprs"])
 
     def jvp(self, primals, tangents, *, jaxprs, counts):
         """A dx = db - dA x, with the same solver."""
@@ -42,7 +38,7 @@ class LinearSolve(Primitive):
         rhs = [add_tangents(t, _negative(u)) for t, u in zip(db, dA_x)]
         if all(type(t) is Zero for t in rhs):
             return outs, [Zero(tangent_aval(typeof(o))) for o in outs]
-        dots = bind(self, *[c for cs in consts for c in cs], *map(_instantiate, rhs), jaxprs=jaxprs, counts=counts)
+        dots = bind(self, *[c for cs in consts for c in cs], *map(instantiate, rhs), jaxprs=jaxprs, counts=counts)
         return outs, [*dots[:n], *[Zero(tangent_aval(typeof(o))) for o in outs[n:]]]
 
     linearize = jvp
@@ -54,7 +50,7 @@ class LinearSolve(Primitive):
             raise TypeError("transpose_solve required for backwards mode automatic differentiation of "
                             "custom_linear_solve. hint: pass transpose_solve, or symmetric=True if matvec is")
         order = (1, 0, 3, 2)
-        back = bind(self, *[c for i in order for c in consts[i]], *map(_instantiate, cts[:len(b)]),
+        back = bind(self, *[c for i in order for c in consts[i]], *map(instantiate, cts[:len(b)]),
                     jaxprs=tuple(jaxprs[i] for i in order), counts=tuple(counts[i] for i in order))
         return [*[None] * sum(counts), *back[:len(b)]]
 
@@ -78,11 +74,6 @@ class LinearSolve(Primitive):
 linear_solve_p = LinearSolve()
 
 
-def _instantiate(t):
-    from aot.transforms.jvp import instantiate_zero
-    return instantiate_zero(t)
-
-
 def _negative(t):
     from aot.ops.elementwise import neg
     return t if type(t) is Zero else neg(t)
@@ -90,7 +81,6 @@ def _negative(t):
 
 def _along_consts(jaxpr: Jaxpr, consts, x, const_dots) -> list:
     """Tangents of jaxpr(consts, x) when only the consts move; primal and tangent work bound separately."""
-    from aot.ops.call import spread
     from aot.transforms.linearize import linearize_jaxpr
     nonzero = nonzero_dots(const_dots)
     if not any(nonzero):
@@ -172,22 +162,21 @@ def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve:
         consts = primals[0]
         outs: Any = root(*primals)
         x = outs[:n]
-        moved = [_negative(_instantiate(t)) for t in _along_consts(f_jaxpr, consts, x, tangents[0])]
+        moved = [_negative(instantiate(t)) for t in _along_consts(f_jaxpr, consts, x, tangents[0])]
         linear = _linear_in_x(f_jaxpr, consts, x, tree)
         dots = tree_flatten(tangent_solve(linear, tree.unflatten(moved)))[0]
-        return outs, [*dots, *[_instantiate(Zero(tangent_aval(typeof(o)))) for o in outs[n:]]]
+        return outs, [*dots, *[instantiate(Zero(tangent_aval(typeof(o)))) for o in outs[n:]]]
     root.defjvp(rule)
     return s_tree.unflatten(root(list(f_consts), list(s_consts), tree_flatten(initial_guess)[0]))
 
 
 def _linear_in_x(jaxpr: Jaxpr, consts, x, tree) -> Callable:
     """v -> derivative of jaxpr(consts, x) in x along v."""
-    from aot.ops.call import spread
     from aot.transforms.linearize import linearize_jaxpr
     lin = linearize_jaxpr(jaxpr, [False] * len(consts) + nonzero_dots(x))
     residuals = lin.pick([*consts, *x], eval_jaxpr(lin.fwd, [*consts, *x]))
 
     def linear(v):
         dots = eval_jaxpr(lin.lin, [*residuals, *tree_flatten(v)[0]])
-        return tree.unflatten(map(_instantiate, spread(dots, lin.out_nonzero, jaxpr.out_avals)))
+        return tree.unflatten(map(instantiate, spread(dots, lin.out_nonzero, jaxpr.out_avals)))
     return linear

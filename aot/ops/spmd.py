@@ -2,19 +2,19 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack, contextmanager
 from math import prod
 from typing import Any, Sequence
 
 import numpy as np
 
-from aot.ops.call import uses_axis_name
+from aot.ops.call import Holder, with_dots
 from aot.ops.families import LinearOp
 from aot.ops.shape import reshape
 from aot.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 from aot.trace import (
     Jaxpr,
     Linear,
-    Primitive,
     ShapedArray,
     Zero,
     axis_env,
@@ -138,18 +138,14 @@ def global_aval(a: ShapedArray, mesh, spec) -> ShapedArray:
     return ShapedArray(tuple(shape), a.dtype, a.weak_type)
 
 
-class ShardMap(Primitive):
+class ShardMap(Holder):
     """Run a jaxpr on each device's part of the arguments; collectives inside speak to the mesh axes in `manual`."""
     name = "shard_map"
-    batch_consts = True
 
     def infer(self, *avals, jaxpr, mesh, in_specs, out_specs, manual):
         return [global_aval(a, mesh, s) for a, s in zip(jaxpr.out_avals, out_specs)]
 
-    def effects(self, *, jaxpr, **_): return jaxpr.effects
-
-    def uses_axis(self, axis_name, params):
-        return axis_name is not None and axis_name not in params["manual"] and uses_axis_name(params["jaxpr"], axis_name)
+    def uses_axis(self, name, params): return name not in params["manual"] and super().uses_axis(name, params)
 
     def jvp(self, primals, tangents, *, jaxpr, in_specs, out_specs, mesh, manual):
         from aot.transforms.jvp import jvp_jaxpr
@@ -160,12 +156,7 @@ class ShardMap(Primitive):
         outs_specs = (*out_specs, *[s for s, nz in zip(out_specs, out_nonzero) if nz])
         outs = bind(self, *primals, *[t for t in tangents if not is_zero(t)], jaxpr=both, mesh=mesh, in_specs=ins,
                     out_specs=outs_specs, manual=manual)
-        return self._spread(outs, out_nonzero, out_specs)
-
-    def _spread(self, outs, nonzero, specs):
-        n = len(specs)
-        dots = iter(outs[n:])
-        return outs[:n], [next(dots) if nz else Zero(tangent_aval(typeof(o))) for o, nz in zip(outs[:n], nonzero)]
+        return with_dots(outs, out_nonzero, [typeof(o) for o in outs[:len(out_specs)]])
 
     def linearize(self, primals, tangents, *, jaxpr, in_specs, out_specs, mesh, manual):
         """Residuals that are not arguments cross as arrays with a leading dimension split over every manual axis."""
@@ -189,7 +180,7 @@ class ShardMap(Primitive):
         lin_specs = tuple(s for s, nz in zip(out_specs, lin.out_nonzero) if nz)
         lin_outs = bind(self, *values, *dots, jaxpr=body, mesh=mesh, in_specs=(*res_specs, *dot_specs), out_specs=lin_specs,
                         manual=manual) if any(lin.out_nonzero) else []
-        return self._spread([*outs[:n], *lin_outs], lin.out_nonzero, out_specs)
+        return with_dots([*outs[:n], *lin_outs], lin.out_nonzero, [typeof(o) for o in outs[:n]])
 
     def transpose(self, cts, *args, jaxpr, in_specs, out_specs, mesh, manual):
         """An output that axes do not split is the same on each device: its cotangent is shared out among them; an input
@@ -272,19 +263,14 @@ class ShardMap(Primitive):
 shard_map_p = ShardMap()
 
 
-class manual_axes:
+@contextmanager
+def manual_axes(mesh, manual):
     """Axis names of a mesh in scope while a body is traced."""
-
-    def __init__(self, mesh, manual):
-        self.stack = [axis_env(a, n) for a, n in mesh.shape.items() if a in manual]
-
-    def __enter__(self):
-        for s in self.stack:
-            s.__enter__()
-
-    def __exit__(self, *exc):
-        for s in reversed(self.stack):
-            s.__exit__(*exc)
+    with ExitStack() as stack:
+        for name, size in mesh.shape.items():
+            if name in manual:
+                stack.enter_context(axis_env(name, size))
+        yield
 
 
 def _with_leading(fwd: Jaxpr, n: int) -> Jaxpr:
