@@ -141,7 +141,6 @@ def _checked(option: Option, value: Any) -> Any:
     if value is None and option.optional:
         return None
     if isinstance(kind, tuple):
-        # A single upper-case spelling difference is a common slip, but silently accepting it would hide typos.
         if value not in kind:
             raise ValueError(f"option {name!r} must be one of {', '.join(map(repr, kind))}; got {value!r}")
         return value
@@ -312,15 +311,15 @@ class State:
         return f"<option {self._name}={self.value!r}>"
 
 
-def _declare(option: Option) -> None:
+def _declare(option: Option, value: Any) -> None:
     _BY_NAME[option.name] = option
-    type.__setattr__(Config, option.name, _from_environment(option))
+    type.__setattr__(Config, option.name, value)
     if option.in_trace_key:
         _TRACE_NAMES.append(option.name)
 
 
 for _option in OPTIONS:
-    _declare(_option)
+    _declare(_option, _from_environment(_option))
 
 
 def __getattr__(name: str) -> State:
@@ -346,8 +345,6 @@ def make_user_context(default_value: Any = None) -> State:
     Returns a factory like the option context managers: `ctx(value)` is a context manager, `ctx.value` the value.
     """
     option = Option(f"user_context_{len(_BY_NAME)}", default_value, object, "user context", True, True)
-    _BY_NAME[option.name] = option
-    type.__setattr__(Config, option.name, default_value)
-    _TRACE_NAMES.append(option.name)
+    _declare(option, default_value)
     _changed()
     return State(option)

@@ -127,9 +127,6 @@ def _key_dtype(name: str) -> KeyDType:
     return IMPLS[name].dtype
 
 
-DType = np.dtype | ExtendedDType
-
-
 def is_extended(dtype: Any) -> bool:
     """Whether `dtype` is an extended dtype object, such as a key dtype."""
     return isinstance(dtype, ExtendedDType)
@@ -174,12 +171,6 @@ def as_dtype(x: Any) -> Any:
         if isinstance(x, str) and hasattr(ml_dtypes, x):
             return np.dtype(getattr(ml_dtypes, x))
         raise
-
-
-def check_valid_dtype(dtype: Any) -> None:
-    """Raise TypeError unless arrays can have this dtype."""
-    if dtype not in _SUPPORTED and not isinstance(dtype, ExtendedDType):
-        raise TypeError(f"arrays hold bools, numbers or random keys; dtype {dtype} is none of these")
 
 
 def check_user_dtype_supported(dtype: Any, name: str | None = None) -> Any:
@@ -387,11 +378,6 @@ def dtype_and_weak(x: Any) -> Typed:
     return dtype(x), bool(getattr(x, "weak_type", False))
 
 
-def is_weakly_typed(x: Any) -> bool:
-    """Whether `x` is a Python scalar (not bool) or an array with a weak type."""
-    return dtype_and_weak(x)[1]
-
-
 def dtype(x: Any) -> Any:
     """The canonical dtype of an array, scalar, dtype, dtype name or scalar type.  Raises TypeError for others."""
     kind = type(x)
@@ -544,8 +530,3 @@ def supports_inf(dtype: Any) -> bool:
     """Whether the float dtype has infinities; the `fn` and `fnuz` formats have none."""
     name = as_dtype(dtype).name
     return not (name.endswith(("fn", "fnuz", "fnu")) and name.startswith("float"))
-
-
-def scalar_to_weak_dtype(kind: type) -> np.dtype:
-    """Canonical dtype of a Python scalar type: int -> int32 (int64 under x64)."""
-    return canonicalize_dtype(_SCALAR_DTYPE[kind])

@@ -39,15 +39,9 @@ def _at(source: _source.Source) -> str:
 class JAXTypeError(TypeError):
     """An argument of the wrong type."""
 
-    def __init__(self, message: str):
-        super().__init__(message)
-
 
 class JAXIndexError(IndexError):
     """An index of the wrong type or out of range."""
-
-    def __init__(self, message: str):
-        super().__init__(message)
 
 
 class JaxprTypeError(TypeError):
@@ -56,10 +50,6 @@ class JaxprTypeError(TypeError):
 
 class InconclusiveDimensionOperation(Exception):
     """A comparison of symbolic dimensions that has no answer for all their values."""
-
-
-class UnsupportedRuleError(AotError, NotImplementedError):
-    """A primitive lacks the rule (jvp, transpose, vmap, lowering) that a transform needs."""
 
 
 def _about(tracer: Any) -> str:
@@ -212,9 +202,6 @@ class KeyReuseError(JAXTypeError):
 
     Fails: `random.normal(key) + random.uniform(key)`.  Works: `k1, k2 = random.split(key)` and one of them each.
     """
-
-    def __init__(self, message: str):
-        super().__init__(message)
 
 
 def __getattr__(name: str) -> Any:

@@ -124,7 +124,7 @@ def where(source: Source) -> str:
     if found is None:
         return "<unknown location>"
     file, line, function = found
-    return f"{_shorten(file)}:{line} ({function})"
+    return f"{relative(file)}:{line} ({function})"
 
 
 def code_line(source: Source) -> str:
@@ -143,10 +143,6 @@ def relative(file: str, root: str | None = None) -> str:
     base = os.path.abspath(root or os.getcwd()) + os.sep
     path = os.path.abspath(file) if not file.startswith("<") else file
     return path[len(base):].replace(os.sep, "/") if path.startswith(base) else file
-
-
-def _shorten(file: str) -> str:
-    return relative(file)
 
 
 # ---- tracebacks ------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def _tolerance(given: Any, a: Any, b: Any) -> float:
     if given is not None and not isinstance(given, dict):
         return given
     table = {**_TOLERANCE, **{np.dtype(k): v for k, v in (given or {}).items()}}
-    return max(table.get(_dtype(a), 0.0 if given is None else 0.0), table.get(_dtype(b), 0.0))
+    return max(table.get(_dtype(a), 0.0), table.get(_dtype(b), 0.0))
 
 
 def _check_close(got: Any, want: Any, atol: Any, rtol: Any, message: str) -> None:

@@ -14,8 +14,6 @@ from aot.numpy._util import arrays, cast, default_float, inexact, real_of, user_
 from aot.numpy.elementwise import conj
 from aot.numpy.shapes import moveaxis, roll
 
-_REAL_OUT, _REAL_IN = "IRFFT", "RFFT"
-
 
 def _scale(name: str, norm: str, sizes: Sequence[int]) -> float:
     """What the plain transform is multiplied by."""
@@ -47,21 +45,20 @@ def _transform(name: str, form: str, a: Any, s: Any, axes: Any, norm: str | None
             raise ValueError("Shape should be positive.")
         if axes is not None and len(s) != len(axes):
             raise ValueError("Shape and axes have different lengths.")
-    where_ = axes
     count = len(axes) if axes is not None else a.ndim if s is None else len(s)
     if axes is not None and len({i % a.ndim if a.ndim else i for i in axes}) != len(axes):
         raise ValueError(f"{full} does not support repeated axes. Got axes {axes}.")
     last = tuple(range(a.ndim - count, a.ndim))
-    a = a if where_ is None else moveaxis(a, where_, last)
+    a = a if axes is None else moveaxis(a, axes, last)
     if s is not None:
-        a = _resized(a, (*s[:-1], s[-1] // 2 + 1) if form == _REAL_OUT else s)
+        a = _resized(a, (*s[:-1], s[-1] // 2 + 1) if form == "IRFFT" else s)
     else:
         s = a.shape[a.ndim - count:]
-        s = (*s[:-1], max(0, 2 * (s[-1] - 1))) if form == _REAL_OUT and s else s
+        s = (*s[:-1], max(0, 2 * (s[-1] - 1))) if form == "IRFFT" and s else s
     out = _over_last_axes(a, form, s)
     if norm is not None:
         out = out * cast(_scale(name, norm, s), out.dtype)
-    return out if where_ is None else moveaxis(out, last, where_)
+    return out if axes is None else moveaxis(out, last, axes)
 
 
 def _over_last_axes(a: Any, form: str, sizes: Sequence[int]) -> Any:

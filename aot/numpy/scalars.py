@@ -47,4 +47,3 @@ _ALIASES = {
     "uint": "uint64", "float_": "float64", "complex_": "complex128",
 }
 globals().update(_BY_NAME, **{alias: _BY_NAME[name] for alias, name in _ALIASES.items()})
-NAMES = frozenset((*_BY_NAME, *_ALIASES))
