@@ -71,12 +71,12 @@ from typing import Any
 
 import numpy as np
 
+from aot import __version__
 from aot.errors import AotError
 from aot.files import replacing
 from aot_runtime import host_info
 
 SCHEMA = 1
-VERSION = "0.1.0"
 ALIGN = 64
 
 
@@ -133,7 +133,7 @@ def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mappi
     functions, path, weights = list(functions), os.fspath(path), weights or {}
     host = host_info()
     tools = {"jaxlib": host["jaxlib"], "python": platform.python_version(), "numpy": np.__version__}
-    manifest: dict[str, Any] = {"format": "aot", "schema": SCHEMA, "producer": f"aotc {VERSION}", "members": {},
+    manifest: dict[str, Any] = {"format": "aot", "schema": SCHEMA, "producer": f"aotc {__version__}", "members": {},
                                 "toolchain": {**tools, **(toolchain or {})}, "functions": {}, **_created()}
     apart = {k: v for k, v in weights.items() if k in separate}
     files = [path, path.removesuffix(".aot") + ".weights.safetensors"][:1 + bool(apart)]

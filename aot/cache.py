@@ -302,12 +302,12 @@ def _unlink(path: str) -> bool:
 
 # ---- which cache ---------------------------------------------------------------------------------------------------
 
-_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def parse_size(text: str) -> int:
     """`500M`, `5GiB`, `5 GB`, `1024` -> bytes (powers of 1024).  Raises AotError."""
-    m = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
+    m = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
     if m is None:
         raise AotError(f"{text!r} is not a size", hint="write 500M or 5GiB")
     return int(float(m[1]) * _UNITS[m[2].upper()])
@@ -352,23 +352,22 @@ def active() -> Cache | None:
     return _active[1]
 
 
-def use(cache: Cache | None, min_seconds: float = 0.0) -> None:
-    """Make this the cache of the process, for everything that takes min_seconds or more to compile."""
+def use(cache: Cache) -> None:
+    """Make this the cache of the process, for everything that is compiled."""
     global _active
     from aot.config import config
-    config.update("compilation_cache_dir", cache.directory if cache else None)
-    config.update("persistent_cache_min_compile_time_secs", min_seconds)
-    if cache:
-        _active = (cache.directory, config.compilation_cache_max_size), cache
+    config.update("compilation_cache_dir", cache.directory)
+    config.update("persistent_cache_min_compile_time_secs", 0.0)
+    _active = (cache.directory, config.compilation_cache_max_size), cache
 
 
 @contextlib.contextmanager
-def using(cache: Cache | None, min_seconds: float = 0.0) -> Iterator[None]:
+def using(cache: Cache) -> Iterator[None]:
     """`use` inside a `with` block."""
     from aot.config import config
     names = ("compilation_cache_dir", "persistent_cache_min_compile_time_secs")
     before = [config.read(n) for n in names]
-    use(cache, min_seconds)
+    use(cache)
     try:
         yield
     finally:

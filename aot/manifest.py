@@ -10,12 +10,15 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aot.errors import AotError
+from aot.pipeline import OPTIONS
 
 FILE = "aot.toml"
+TRANSFORMS = ", ".join(OPTIONS)
 WEIGHTS_MODES = ("baked", "separate", "argument")
 
 
@@ -53,8 +56,8 @@ FUNCTION = {
     "weights": Key("weights", "A .npz or .safetensors file with the first parameter, or a table of parameter = file."),
     "weights_mode": Key(WEIGHTS_MODES, "baked: stored in the artifact (default); separate: stored in a file next to "
                                        "it that can be exchanged; argument: only their types are used."),
-    "transforms": Key("transforms", "Applied in this order: grad, value_and_grad, jacfwd, jacrev, hessian, vmap, "
-                                    "checkpoint; as \"grad:params\" or {grad = \"params\", has_aux = true}."),
+    "transforms": Key("transforms", f"Applied in this order: {TRANSFORMS}; as \"grad:params\" or "
+                                    "{grad = \"params\", has_aux = true}."),
     "donate": Key("strings", "Arguments whose memory may be reused for results."),
     "signature": Key("signatures", "Several signatures of the same function."),
     "artifact": Key("string", "File in the output folder; functions that name the same one share it. Default NAME.aot."),
@@ -72,7 +75,6 @@ TOP = {
 }
 #: profiles that exist without being written
 PROFILES = {"release": {}, "dev": {"golden": False, "xla_flags": {"xla_backend_optimization_level": 0}}}
-TRANSFORMS = ("grad", "value_and_grad", "jacfwd", "jacrev", "hessian", "vmap", "checkpoint", "jit")
 
 
 # ---- checking ------------------------------------------------------------------------------------------------------
@@ -82,8 +84,8 @@ def _is_named(v: Any) -> bool: return isinstance(v, dict) and all(isinstance(x, 
 
 
 def _is_transforms(v: Any) -> bool:
-    return isinstance(v, list) and all(isinstance(x, str) and x.partition(":")[0] in TRANSFORMS
-                                       or isinstance(x, dict) and len(set(x) & set(TRANSFORMS)) == 1 for x in v)
+    return isinstance(v, list) and all(isinstance(x, str) and x.partition(":")[0] in OPTIONS
+                                       or isinstance(x, dict) and len(set(x) & set(OPTIONS)) == 1 for x in v)
 
 
 #: kind -> (test, what to say, JSON schema)
@@ -101,7 +103,7 @@ CHECKS: dict[str, tuple[Any, str, dict]] = {
                 {"anyOf": [{"type": "string"}, _BY_NAME]}),
     "golden": (lambda v: isinstance(v, bool) or _is_strings(v), "true, false or a list of files",
                {"anyOf": [{"type": "boolean"}, _STRINGS]}),
-    "transforms": (_is_transforms, f"a list of transforms ({', '.join(TRANSFORMS)})",
+    "transforms": (_is_transforms, f"a list of transforms ({TRANSFORMS})",
                    {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "object"}]}}),
     "project": (lambda v: isinstance(v, dict), "a table [project]", {}),
     "functions": (lambda v: isinstance(v, list), "tables [[function]]", {}),
@@ -234,7 +236,7 @@ def load(path: str | os.PathLike) -> Manifest:
 
 # ---- resolving -----------------------------------------------------------------------------------------------------
 
-def items(manifest: Manifest, profile: str = "release", entries: list[dict] = []) -> list[dict]:  # noqa: B006
+def items(manifest: Manifest, profile: str = "release", entries: Sequence[dict] = ()) -> list[dict]:
     """Everything to build as plain tables, one per function and signature, defaults and profile filled in.
 
     entries: functions that `@aot.entry` marked, like `[[function]]` tables.
@@ -248,16 +250,17 @@ def items(manifest: Manifest, profile: str = "release", entries: list[dict] = []
         at = ("function", i) if i < len(manifest.functions) else ()
         for item in _signatures(manifest, f, at):
             resolved = _resolve(manifest, item, over)
-            if any(resolved["name"] == other["name"] for other in found):
-                manifest.fail((*at, "name"), f"there are two functions {resolved['name']!r}")
+            name = resolved["name"]
+            if "/" in name or name.startswith("."):
+                manifest.fail((*at, "name"), f"{name!r} cannot be the name of a file")
+            if any(name == other["name"] for other in found):
+                manifest.fail((*at, "name"), f"there are two functions {name!r}", "give one of them another `name`")
             found.append(resolved)
     return found
 
 
 def _signatures(manifest: Manifest, f: dict, at: tuple) -> list[dict]:
     name = f.get("name") or f["function"].rpartition(":")[2]
-    if "/" in name or name.startswith("."):
-        manifest.fail((*at, "name"), f"{name!r} cannot be the name of a file")
     base = {**f, "name": name, "base": name, "artifact": f.get("artifact") or f"{name}.aot"}
     several = base.pop("signature", None)
     if several is None:

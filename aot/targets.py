@@ -58,6 +58,10 @@ GPUS = {
 }
 GPU_ALIASES = {"sm_80": "a100", "sm_89": "l4", "sm_90": "h100", "sm_100": "b200"}
 
+#: kind -> distribution, module, and shared library of the PJRT plugin that compiles for it
+PLUGINS = {"cuda": ("jax-cuda12-plugin", "jax_plugins.xla_cuda12", "xla_cuda_plugin.so"),
+           "tpu": ("libtpu", "libtpu", "libtpu.so")}
+
 #: generation -> (topology of one host, memory of one device, number of axes)
 TPUS = {"v4": ("2x2x1", 16 * GIB, 3), "v5e": ("2x2", 16 * GIB, 2), "v5p": ("2x2x1", 95 * GIB, 3),
         "v6e": ("2x2", 32 * GIB, 2)}
@@ -119,9 +123,8 @@ def unavailable(target: Target) -> tuple[str, str] | None:
         missing = [f for f in target.features if f not in (host["cpu_features"] or ())]
         if missing:
             return f"this CPU lacks {', '.join(missing)}", "build it on a CPU of this level"
-    if target.kind in ("cuda", "tpu") and plugin_path(target.kind) is None:
-        name = {"cuda": "jax-cuda12-plugin", "tpu": "libtpu"}[target.kind]
-        return f"{name} is not installed", f"pip install 'aotc[{target.kind}]'"
+    if target.kind in PLUGINS and plugin_path(target.kind) is None:
+        return f"{PLUGINS[target.kind][0]} is not installed", f"pip install 'aotc[{target.kind}]'"
     return None
 
 
@@ -136,9 +139,9 @@ def require(name: str) -> Target:
 @cache
 def plugin_path(kind: str) -> str | None:
     """The shared library of a PJRT plugin.  Found without importing its package, which would import jax."""
-    package, file = {"cuda": ("jax_plugins.xla_cuda12", "xla_cuda_plugin.so"), "tpu": ("libtpu", "libtpu.so")}[kind]
+    _, module, file = PLUGINS[kind]
     try:
-        found = importlib.util.find_spec(package)
+        found = importlib.util.find_spec(module)
     except ImportError:
         return None
     for folder in (found and found.submodule_search_locations) or ():

@@ -303,9 +303,10 @@ def test_sizes(text, expected):
     assert cache.parse_size(text) == expected
 
 
-def test_a_wrong_size_says_so():
-    with pytest.raises(AotError, match="not a size"):
-        cache.parse_size("a lot")
+@pytest.mark.parametrize("text", ["a lot", "1.2.3", ".", "5 EiB", ""])
+def test_a_wrong_size_says_so(text):
+    with pytest.raises(AotError, match="not a size\nhint: write 500M or 5GiB"):
+        cache.parse_size(text)
 
 
 # ---- remote tiers --------------------------------------------------------------------------------------------------

@@ -98,8 +98,9 @@ def test_resolving(tmp_path, text, profile, expected):
 
 
 UNRESOLVED = [
-    (F + F, "release", "aot.toml:6: function[1]"), (F, "nightly", "there is no profile 'nightly'\nhint: there are: dev, release"),
+    (F + F, "release", "aot.toml:6: function[1].name: there are two functions 'f'\nhint: give one of them another `name`"), (F, "nightly", "there is no profile 'nightly'\nhint: there are: dev, release"),
     (F + "name = 'a/b'", "release", "aot.toml:6: function[0].name: 'a/b' cannot be the name of a file"),
+    (F + "[[function.signature]]\nname = 'b/1'", "release", "aot.toml:3: function[0].name: 'f_b/1' cannot be the name of a file"),
     (F + "signature = []", "release", "aot.toml:6: function[0].signature: the list is empty"),
 ]
 

@@ -180,8 +180,10 @@ def cross_fields(text: str, flags: dict, target: Any) -> dict[str, Any]:
 
 def package_version(kind: str) -> str:
     from importlib import metadata
+
+    from aot.targets import PLUGINS
     try:
-        return metadata.version({"cuda": "jax-cuda12-plugin", "tpu": "libtpu"}[kind])
+        return metadata.version(PLUGINS[kind][0])
     except metadata.PackageNotFoundError:
         return "?"
 
