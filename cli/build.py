@@ -59,7 +59,7 @@ def _run(project: Any, found: Any, chosen: Any, show: Any) -> dict:
     try:
         return project.build(found, chosen, show)
     except project.TaskError as e:
-        show({"reason": "failed", "function": str(e).partition(":")[0], "target": None, **e.error})
+        show({"reason": "failed", "function": e.where, "target": None, **e.error})
         return {"ok": False, "fresh": 0, "built": 0, "failed": 1, "skipped": 0, "errors": [e.error], "records": []}
 
 

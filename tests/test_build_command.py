@@ -275,6 +275,8 @@ def test_a_target_that_needs_an_extra(copy, aot, monkeypatch):
     code, _, err = aot("build")
     assert code == 1 and ("aot.toml:12: function[1].targets: cannot build for cuda:h100: jax-cuda12-plugin is not "
                           "installed\nhint: pip install 'aotc[cuda]'") in err
+    append("aot.toml", "\n[profile.tpu]\ntargets = ['tpu:v5e']")(copy)
+    assert "aot.toml:14: profile.tpu.targets: cannot build for tpu:v5e: " in aot("build", "--profile", "tpu")[2]
 
 
 def test_lock(copy, aot):
@@ -399,6 +401,7 @@ def test_everything_a_manifest_can_say(tmp_path, monkeypatch, aot, events):
     assert np.array_equal(aot_runtime.load("build/power.aot")["power"](np.array([2, 3], "f")), [8, 27])
     assert aot_runtime.load("build/wide.aot").manifest["functions"]["wide"]["outputs"][0]["dtype"] == "float64"
     assert "stale" not in events()
+    assert all(aot("cache", "explain", name)[1].startswith("hit: ") for name in ("train_b2", "wide", "power"))
     _check_separate_weights()
     edit("marked.py", "n\": 3", "n\": 2")(tmp_path / "p")
     assert why(events()) == {"power.aot": "items[0].static.n changed"}
@@ -497,7 +500,7 @@ def test_a_module_that_does_not_import(copy, aot):
     assert code == 4 and "ModuleNotFoundError: No module named 'nosuchpackage'" in err and "2 failed" in err
     edit("aot.toml", 'name = "demo"', 'name = "demo"\nmodules = ["layers.py"]')(copy)
     code, _, err = aot("build")
-    assert code == 1 and "layers.py marks no function with @aot.entry" in err
+    assert code == 1 and "error: layers.py: it marks no function with @aot.entry\nhint: remove it from `modules`" in err
 
 
 def test_an_output_folder_that_cannot_be_written(project, aot):
@@ -634,6 +637,7 @@ def test_cache_commands(copy, aot):
     assert out.startswith("miss: ") and "\n  program: " in out and "target" not in out
     out = json.loads(aot("cache", "explain", "model.py:square", "-a", "f32[4]", "-t", "cpu:x86-64-v2", "--json")[1])
     assert set(out["changed"]) == {"target", "xla_flags"}
+    assert "aot.toml has no function 'cube'\nhint: it has: predict, square" in aot("cache", "explain", "cube")[2]
     assert aot("cache", "verify")[0] == 0
     victim = next(Path(os.environ["AOT_CACHE_DIR"]).glob("v1/??/*"))
     victim.write_bytes(victim.read_bytes()[:-1])

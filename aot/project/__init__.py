@@ -7,7 +7,5 @@
 own, `dependencies` tells which files a trace has read.
 """
 from aot.project.driver import Options, TaskError, build, clean, explain, named_program
-from aot.project.state import Lock, State
 
-__all__ = ["Lock", "Options", "State", "TaskError", "build", "clean", "explain",
-           "named_program"]
+__all__ = ["Options", "TaskError", "build", "clean", "explain", "named_program"]

@@ -115,8 +115,7 @@ class Builder:
             found = [g for g, items in groups.items() if base in (g, g.removesuffix(".aot"))
                      or any(name in (i["name"], i["base"]) for i in items)]
             if not found:
-                known = ", ".join(i["name"] for items in groups.values() for i in items)
-                raise AotError(f"{manifests.FILE} has no function {name!r}", hint=f"it has: {known}")
+                raise _no_function(name, [i for items in groups.values() for i in items])
             chosen.update(found)
         return chosen
 
@@ -126,10 +125,11 @@ class Builder:
         for i, module in enumerate(self.manifest.project.get("modules", [])):
             name, wanted = f"modules/{module}", {"module": module, **self.identity}
             if self.options.force or self.state.stale(name, wanted):
-                self.pool.submit({**self._task(), "do": "discover", "module": module}, log=self._log(f"module{i}"))
+                self.pool.submit({**self._task(), "do": "discover", "module": module}, log=self._log(f"module{i}"),
+                                 timeout=self.options.timeout)
                 _, reply, _ = self.pool.next() or (None, {}, 0)
                 if "error" in reply:
-                    raise TaskError(reply["error"], module)
+                    raise TaskError(module, reply["error"])
                 result = reply["result"]
                 self.state.record(name, wanted, result["dependencies"], [], result["entries"])
             found += self.state.records[name]["result"]
@@ -155,9 +155,14 @@ class Builder:
             except AotError as e:
                 if self.options.targets:
                     raise
-                i = next((i for i, f in enumerate(self.manifest.functions) if name in f.get("targets", ())), None)
-                at = ("function", i, "targets") if i is not None else ("project", "targets")
-                self.manifest.fail(at, e.message, e.hint)
+                self.manifest.fail(self._place_of_target(name), e.message, e.hint)
+
+    def _place_of_target(self, name: str) -> tuple:
+        """Where the manifest asks for a target; () when only a mark does."""
+        m, profile = self.manifest, self.options.profile
+        tables = [(("profile", profile), m.profiles.get(profile, {})),
+                  *((("function", i), f) for i, f in enumerate(m.functions)), (("project",), m.project)]
+        return next(((*at, "targets") for at, table in tables if name in table.get("targets", ())), ())
 
     # ---- working ----
     def _task(self) -> dict:
@@ -281,10 +286,10 @@ class Builder:
 
 
 class TaskError(AotError):
-    """A task failed outside of any artifact.  error: the worker's reply."""
+    """A task failed outside of any artifact.  where: on which module; error: the worker's reply."""
 
-    def __init__(self, error: dict, where: str):
-        self.error = error
+    def __init__(self, where: str, error: dict):
+        self.where, self.error = where, error
         super().__init__(f"{where}: {error['message']}")
 
 
@@ -326,20 +331,24 @@ def clean(manifest: Manifest) -> list[str]:
     return sorted(removed)
 
 
-def find_job(manifest: Manifest, name: str, profile: str = "release") -> dict[str, Any]:
-    """The resolved item of a function.  Raises AotError."""
-    for item in manifests.items(manifest, profile):
-        if name == item["name"]:
-            return item
-    raise AotError(f"{manifests.FILE} has no function {name!r}")
+def _no_function(name: str, items: list[dict]) -> AotError:
+    return AotError(f"{manifests.FILE} has no function {name!r}", hint=f"it has: {', '.join(i['name'] for i in items)}")
 
 
 def named_program(name: str) -> Any:
-    """The program of a function of the manifest, here or above."""
+    """The program of a function of the manifest here or above, in a process that is set up for it from now on."""
+    from aot import binding, marks
+    from aot.config import config
     from aot.project.tasks import program_of
     found = manifests.load(manifests.find())
-    item = find_job(found, name)
     os.chdir(found.root)
+    modules = [binding._import_file(path) for path in found.project.get("modules", [])]
+    items = manifests.items(found, entries=[e for m in modules for e in marks.discover(m, found.root)])
+    item = next((i for i in items if i["name"] == name), None)
+    if item is None:
+        raise _no_function(name, items)
+    if item["x64"]:
+        config.update("enable_x64", True)
     return program_of(item)
 
 

@@ -42,11 +42,6 @@ class State:
                               "result": result}
         self._save()
 
-    def forget(self, names: Iterable[str]) -> None:
-        for name in names:
-            self.records.pop(name, None)
-        self._save()
-
     def _save(self) -> None:
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         write_text(self.path, json.dumps({"schema": SCHEMA, "records": self.records}, indent=1))
@@ -143,17 +138,16 @@ class Lock:
                 return f"the {k} of {name} {'differ' if k == 'weights' else 'differs'} from {LOCK}"
         return None
 
-    def update(self, tools: dict[str, str], made: dict[str, dict], keep: set[str]) -> bool:
-        """Take in what was built and drop functions that are gone; True when the file changed."""
+    def update(self, tools: dict[str, str], made: dict[str, dict], keep: set[str]) -> None:
+        """Take in what was built and drop functions that are gone; the file is written when that changes it."""
         self.tools = {**self.tools, **{k: v for k, v in tools.items() if k != "python"}}
         self.functions = {k: v for k, v in sorted({**self.functions, **made}.items()) if k in keep}
         text = self.text()
         if os.path.exists(self.path):
             with open(self.path, encoding="utf-8") as f:
                 if f.read() == text:
-                    return False
+                    return
         write_text(self.path, text)
-        return True
 
     def text(self) -> str:
         rows = ["# Written by `aot build`; commit it.  `aot build --locked` fails where a build would differ.", "[tools]",

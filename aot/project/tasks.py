@@ -150,7 +150,7 @@ def _compile_here(task: Task, program: build.Program, record: artifact.Function)
     target = targets.require(task["target"])
     built = program.build(target)
     if target.kind == "cpu":
-        program.__dict__["built"] = built
+        program.built = built
     return _save_executable(task["stage"], 0, build.as_executable(built, target, program.xla_flags), built.info, target)
 
 
@@ -268,13 +268,12 @@ def discover(task: Task) -> dict:
         module = binding._import_file(task["module"])
     found = marks.discover(module, task["root"])
     if not found:
-        raise AotError(f"{task['module']} marks no function with @aot.entry",
-                       hint=f"remove it from `modules` in {manifest.FILE}")
+        raise AotError("it marks no function with @aot.entry", hint=f"remove it from `modules` in {manifest.FILE}")
     return {"dependencies": dependencies.snapshot(task["root"], read(), start), "entries": found}
 
 
 def sleep(task: Task) -> dict:
-    """For tests of the pool."""
+    """Nothing: to try the pool, in tests and by `aot doctor`."""
     time.sleep(task["seconds"])
     return {}
 
