@@ -24,7 +24,7 @@ help:
 	@echo "make bench        ratios against jax"
 	@echo "make fuzz         2,000 random programs against jax"
 	@echo "make api-coverage, conformance-api, bench-trace   the API: names, calls and trace times against jax"
-	@echo "make conformance  the public StableHLO programs under tests/, if present"
+	@echo "make conformance  the public StableHLO programs: FORMAT=onnx|tflite|xla [OPSET=21] [FILTER=regex]"
 	@echo "make docs clean"
 
 # ---- environments ---------------------------------------------------------------------------------------------------
@@ -80,9 +80,10 @@ api-coverage: $(VENV)/.installed
 fuzz: $(VENV)/.installed
 	JAX_PLATFORMS=cpu $(PY) tests/fuzz.py --count 2000
 
+# FILTER: a regular expression of program names; OPTIONS: more options, e.g. "--set profile=2.14".  The programs: AOT_TESTDATA.
+FORMAT ?= tflite
 conformance: $(VENV)/.installed
-	@if ls tests/conformance/*.py >/dev/null 2>&1; then $(PY) -m pytest -q -n $(WORKERS) tests/conformance; \
-	else echo "no conformance tests yet"; fi
+	$(PY) -m tests.conformance $(FORMAT) --workers $(WORKERS) $(if $(FILTER),-k '$(FILTER)') $(if $(OPSET),--set opset=$(OPSET)) $(OPTIONS)
 
 docs: $(VENV)/.installed
 	@if test -f docs/build.py; then $(PY) docs/build.py; else echo "the documentation is README.md and docs/*.md"; fi

@@ -1,0 +1,54 @@
+"""When two results are the same: exact for integers and booleans, within a tolerance by element type otherwise.
+
+A value is right if |got - expected| <= tolerance * max(1, |expected|); NaN and infinities must be where they are expected.
+Complex numbers are compared as pairs of reals.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+TOLERANCE = {"float16": 2e-2, "bfloat16": 2e-2, "float32": 1e-3, "complex64": 1e-3, "float64": 1e-6, "complex128": 1e-6}
+EIGHT_BITS = 0.1
+
+#: Programs with a wider tolerance: (format, name pattern, tolerance, reason).
+LOOSER: tuple[tuple[str, str, float, str], ...] = ()
+
+
+def tolerance(dtype: np.dtype, format: str = "", program: str = "") -> float:
+    for where, pattern, bound, _ in LOOSER:
+        if where == format and re.fullmatch(pattern, program):
+            return bound
+    return TOLERANCE.get(dtype.name, EIGHT_BITS if dtype.name.startswith("float8") else 0)
+
+
+def difference(got: np.ndarray, want: np.ndarray, bound: float) -> str:
+    """What is wrong with a result, or "".  bound 0: every bit counts (a zero may have either sign)."""
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return f"is {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
+    if want.dtype.kind in "biu" or "int" in want.dtype.name:
+        wrong = got != want
+        return _worst(got, want, wrong)
+    wide = np.complex128 if want.dtype.kind == "c" else np.float64
+    a, b = got.astype(wide).ravel().view(np.float64), want.astype(wide).ravel().view(np.float64)
+    with np.errstate(all="ignore"):
+        close = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= bound * np.maximum(1, np.abs(b))) & np.isfinite(b)
+    return _worst(a, b, ~close)
+
+
+def _worst(got: np.ndarray, want: np.ndarray, wrong: np.ndarray) -> str:
+    """A sentence about the first element that is wrong, or ""."""
+    if not wrong.any():
+        return ""
+    i = int(np.flatnonzero(wrong.ravel())[0])
+    return f"{int(wrong.sum())} of {wrong.size} elements differ, e.g. element {i}: {got.ravel()[i]} instead of {want.ravel()[i]}"
+
+
+def mismatch(got: Sequence[np.ndarray], want: Sequence[np.ndarray], format: str = "", program: str = "") -> str:
+    """What is wrong with the results of a program, or ""."""
+    if len(got) != len(want):
+        return f"{len(got)} results instead of {len(want)}"
+    texts = [difference(np.asarray(a), b, tolerance(b.dtype, format, program)) for a, b in zip(got, want)]
+    return "; ".join(f"result {i} {t}" for i, t in enumerate(texts) if t)

@@ -1,0 +1,27 @@
+"""How each format makes a model of StableHLO text and runs it: one row a format.
+
+export(text, **options) returns a model or raises aot.exporters.report.Refused; run(model, inputs) returns the results in
+the types of the program (a format without complex numbers puts them together again).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.conformance.reference import run_xla
+
+Arrays = Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Format:
+    export: Callable[..., Any]
+    run: Callable[[Any, Arrays], list[np.ndarray]]
+
+
+FORMATS = {
+    "xla": Format(lambda text: text, run_xla),      # checks the programs and the harness itself
+}
