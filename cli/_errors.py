@@ -1,12 +1,9 @@
-"""Errors as a person wants them: what, where, a hint; the user's own traceback if it was the user's code."""
+"""Every way a command can end: exit code, and a message on stderr."""
 from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import traceback
-from functools import cache
-from types import TracebackType
 
 import click
 
@@ -37,59 +34,22 @@ def run_guarded(command: click.Command, args: list[str] | None) -> int:
 
 
 def _report(e: BaseException, debug: bool) -> int:
+    from aot import blame
+    found = blame.describe(e, _command_line())
     if debug:
         traceback.print_exc()
-    user = _user_frames(e.__traceback__)
-    if isinstance(e, SyntaxError) and e.filename and not _is_ours(e.filename):
-        user = user or [traceback.FrameSummary(e.filename, e.lineno or 0, "<module>")]
-    if user and not debug:
-        lines = ["Traceback (most recent call last):\n", *traceback.format_list(user),
-                 *traceback.format_exception_only(e)]
-        click.echo("".join(lines), err=True, nl=False)
-    if user:
-        return USER_CODE
-    if _foreseen(e):
-        click.echo(f"error: {_message(e)}", err=True)
+    if found["kind"] == "bug":
+        click.echo(f"internal error: {type(e).__name__}: {e}", err=True)
+        click.echo("hint: this is a bug in aot; please report it with the output of --debug", err=True)
+        return BUG
+    if found["kind"] == "error":
+        click.echo(f"error: {found['message']}", err=True)
         return FAILED
-    click.echo(f"internal error: {type(e).__name__}: {e}", err=True)
-    click.echo("hint: this is a bug in aot; please report it with the output of --debug", err=True)
-    return BUG
+    if not debug:
+        click.echo(found["message"], err=True)
+    return USER_CODE
 
 
-def _foreseen(e: BaseException) -> bool:
-    """Errors with a message written for the user: ours, the loader's, and complaints of the API about its arguments."""
-    from aot.errors import AotError
-    if type(e).__name__ == "JaxRuntimeError" and str(e).startswith("RESOURCE_EXHAUSTED"):
-        return True
-    if isinstance(e, (AotError, TypeError, ValueError, OverflowError, OSError, NotImplementedError)):
-        return True
-    if type(e).__name__ == "AotError":
-        return True
-    loader = sys.modules.get("aot_runtime")
-    return loader is not None and isinstance(e, loader.AotError)
-
-
-def _message(e: BaseException) -> str:
-    return str(e) or type(e).__name__
-
-
-def _user_frames(tb: TracebackType | None) -> list[traceback.FrameSummary]:
-    """The frames of the traceback from the user's first one on, without ours, click's and the import machinery's."""
-    frames = [f for f in traceback.extract_tb(tb) if not _is_ours(f.filename)]
-    library = sysconfig.get_path("stdlib") + os.sep
-    first = next((i for i, f in enumerate(frames) if not os.path.abspath(f.filename).startswith(library)), len(frames))
-    return frames[first:]
-
-
-def _is_ours(filename: str) -> bool:
-    return filename.startswith("<") or os.path.abspath(filename).startswith(_our_folders())
-
-
-@cache
-def _our_folders() -> tuple[str, ...]:
-    import importlib
-
-    import aot
-    import aot_runtime
-    folders = [os.path.dirname(os.path.abspath(m.__file__ or "")) for m in (aot, aot_runtime, click, importlib)]
-    return tuple(f + os.sep for f in [*folders, os.path.dirname(os.path.abspath(__file__))])
+def _command_line() -> tuple[str, ...]:
+    """The folders of this package, which is not below aot where it is installed for editing, and of click."""
+    return tuple(os.path.dirname(os.path.abspath(f or "")) + os.sep for f in (__file__, click.__file__))

@@ -10,13 +10,12 @@ import mmap
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from aot import artifact, binding, build, cache, manifest, spec, targets
+from aot import artifact, binding, blame, build, cache, manifest, spec, targets
 from aot.errors import AotError
 from aot.project import dependencies
 
@@ -39,7 +38,7 @@ def guarded(task: Task) -> dict:
         counts = dict(store.counts) if store else {}
         return {"result": {**result, "seconds": round(time.perf_counter() - start, 3), "cache": counts}}
     except (KeyboardInterrupt, SystemExit, Exception) as e:
-        return {"error": describe_error(e)}
+        return {"error": blame.describe(e)}
 
 
 def _use_cache(task: Task) -> None:
@@ -48,26 +47,6 @@ def _use_cache(task: Task) -> None:
     if where is not None:
         cache.use(cache.from_environment(where["directory"], where["offline"]))
     cached.require_hit = bool(task.get("require_hit"))
-
-
-def describe_error(e: BaseException) -> dict:
-    """The error as a person wants it: the user's own traceback if it was the user's code."""
-    if isinstance(e, MemoryError):
-        return {"kind": "error", "message": "ran out of memory"}
-    frames = [f for f in traceback.extract_tb(e.__traceback__) if _is_users(f.filename)]
-    if isinstance(e, SyntaxError) and e.filename and _is_users(e.filename):
-        frames = frames or [traceback.FrameSummary(e.filename, e.lineno or 0, "<module>")]
-    if frames:
-        lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames),
-                 *traceback.format_exception_only(e)]
-        return {"kind": "user", "message": "".join(lines).rstrip()}
-    if isinstance(e, (AotError, TypeError, ValueError, NotImplementedError)):
-        return {"kind": "error", "message": str(e) or type(e).__name__}
-    return {"kind": "bug", "message": "".join(traceback.format_exception(e)).rstrip()}
-
-
-def _is_users(filename: str) -> bool:
-    return not filename.startswith("<") and not dependencies.is_installed(filename)
 
 
 # ---- a function ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,54 @@
+"""Whose mistake an exception is, for commands and workers: the user's code, the request, or this package."""
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import sysconfig
+import traceback
+from functools import cache
+
+from aot.errors import AotError
+
+
+def describe(e: BaseException, also_ours: tuple[str, ...] = ()) -> dict[str, str]:
+    """{"kind": "user" | "error" | "bug", "message"}; the message of the first is the user's own traceback.
+
+    also_ours: folders, with a separator at the end, whose frames are not the user's.
+    """
+    if isinstance(e, MemoryError):
+        return {"kind": "error", "message": "ran out of memory"}
+    if frames := _user_frames(e, _our_folders() + also_ours):
+        lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames),
+                 *traceback.format_exception_only(e)]
+        return {"kind": "user", "message": "".join(lines).rstrip()}
+    if _is_foreseen(e):
+        return {"kind": "error", "message": str(e) or type(e).__name__}
+    return {"kind": "bug", "message": "".join(traceback.format_exception(e)).rstrip()}
+
+
+def _user_frames(e: BaseException, ours: tuple[str, ...]) -> list[traceback.FrameSummary]:
+    """The frames from the user's first one on, without ours and the import machinery's."""
+    def foreign(filename: str) -> bool:
+        return not (filename.startswith("<") or os.path.abspath(filename).startswith(ours))
+    frames = [f for f in traceback.extract_tb(e.__traceback__) if foreign(f.filename)]
+    library = sysconfig.get_path("stdlib") + os.sep
+    first = next((i for i, f in enumerate(frames) if not os.path.abspath(f.filename).startswith(library)), len(frames))
+    if first == len(frames) and isinstance(e, SyntaxError) and e.filename and foreign(e.filename):
+        return [traceback.FrameSummary(e.filename, e.lineno or 0, "<module>")]
+    return frames[first:]
+
+
+@cache
+def _our_folders() -> tuple[str, ...]:
+    import aot
+    import aot_runtime
+    return tuple(os.path.dirname(os.path.abspath(m.__file__ or "")) + os.sep for m in (aot, aot_runtime, importlib))
+
+
+def _is_foreseen(e: BaseException) -> bool:
+    """Errors with a message written for the user: ours, the loader's, and complaints of the API about its arguments."""
+    loader = sys.modules["aot_runtime"]
+    if type(e).__name__ == "JaxRuntimeError" and str(e).startswith("RESOURCE_EXHAUSTED"):
+        return True
+    return isinstance(e, (AotError, loader.AotError, TypeError, ValueError, OverflowError, OSError, NotImplementedError))
