@@ -95,3 +95,22 @@ def test_scatter_sub_derivative_is_that_of_adding_the_negative():
 )
 def test_moving_data(call, args):
     compare(call, *args)
+
+
+NEGATIVE = [(True, -2), (False, -2), (False, 3), ((True,), -2), ([False], -2), ((True, True), 0)]
+
+
+@pytest.mark.parametrize("allowed, start", NEGATIVE, ids=str)
+@pytest.mark.parametrize("static", [True, False])
+def test_allow_negative_indices(allowed, start, static):
+    x = np.arange(5, dtype=np.float32)
+    at = (lambda f: lambda x: f(x, start)) if static else (lambda f: lambda x: f(x, np.array(start, np.int32)))
+    kw = {"allow_negative_indices": allowed}
+    compare(lambda m, lax: at(lambda x, i: lax.dynamic_slice(x, (i,), (2,), **kw)), x)
+    compare(lambda m, lax: at(lambda x, i: lax.dynamic_update_slice(x, x[:2] - 9, (i,), **kw)), x)
+    if not isinstance(allowed, bool):
+        return
+    compare(lambda m, lax: at(lambda x, i: lax.dynamic_slice_in_dim(x, i, 2, **kw)), x)
+    compare(lambda m, lax: at(lambda x, i: lax.dynamic_index_in_dim(x, i, **kw)), x)
+    compare(lambda m, lax: at(lambda x, i: lax.dynamic_update_slice_in_dim(x, x[:2] - 9, i, 0, **kw)), x)
+    compare(lambda m, lax: at(lambda x, i: lax.dynamic_update_index_in_dim(x, np.float32(7), i, 0, **kw)), x)

@@ -17,10 +17,11 @@ from aot.ad_checkpoint import checkpoint_p
 from aot.custom import custom_jvp_p, custom_vjp_p
 from aot.ops import elementwise as ew
 from aot.ops.call import pjit_p
-from aot.ops.control import cond_p, scan_p, split, while_p
+from aot.ops.control import cond_p, split, while_p
 from aot.ops.families import kind
 from aot.ops.indexing import GatherScatterMode, inside, window_sizes
 from aot.ops.reductions import reduce_and, reduce_or
+from aot.ops.scan import scan_p
 from aot.ops.shape import broadcast_to, zeros
 from aot.source import api_boundary, code_line, user_frame, where
 from aot.trace import (
@@ -208,7 +209,7 @@ def blank(sites: Sequence[Site]) -> State:
 
 
 class Collector:
-    """Runs equations and either lists the sites (state is None) or updates the state."""
+    """Lists the sites of equations, and runs equations with the state."""
 
     def __init__(self, errors: Iterable[ErrorCategory]):
         self.errors = frozenset(errors)

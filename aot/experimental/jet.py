@@ -21,10 +21,9 @@ from aot.transforms.jvp import add_tangents, instantiate_zero, jvp_flat
 from aot.tree_util import tree_flatten, tree_structure
 
 #: their jvp at a point is the same linear map for every order, where they are differentiable at all
-PIECEWISE_LINEAR = frozenset("""abs add add_any argsort clamp complex concatenate copy cummax cummin cumsum dynamic_slice
-    dynamic_update_slice gather imag max min neg pad real reduce_max reduce_min rem scatter scatter-add scatter-max
-    scatter-min scatter-sub select_and_gather_add select_and_scatter_add select_n sort squeeze sub top_k
-    triangular_solve_linear reduce_window_max reduce_window_min optimization_barrier stop_gradient""".split())
+PIECEWISE_LINEAR = frozenset("""abs add add_any clamp complex cummax cummin imag max min neg optimization_barrier real
+    reduce_max reduce_min reduce_window_max reduce_window_min rem scatter scatter-add scatter-max scatter-min scatter-sub
+    select_and_gather_add select_and_scatter_add sort stop_gradient sub top_k""".split())
 
 
 class JetTracer(Tracer):

@@ -163,25 +163,27 @@ from aot.ops.shape import (
     broadcast_in_dim,
     broadcasted_iota,
     concatenate,
+    expand_dims,
+    full,
+    full_like,
+    iota,
+    pad,
+    reshape,
+    rev,
+    squeeze,
+    transpose,
+)
+from aot.ops.slicing import (
     dynamic_index_in_dim,
     dynamic_slice,
     dynamic_slice_in_dim,
     dynamic_update_index_in_dim,
     dynamic_update_slice,
     dynamic_update_slice_in_dim,
-    expand_dims,
-    full,
-    full_like,
     index_in_dim,
-    iota,
-    pad,
-    reshape,
-    rev,
     slice,
     slice_in_dim,
     split,
-    squeeze,
-    transpose,
 )
 from aot.ops.sorting import approx_max_k, approx_min_k, sort, sort_key_val, top_k
 from aot.ops.special import bessel_i0e
@@ -211,8 +213,8 @@ _PRIMITIVES = {
     "approx_top_k_p": ("sorting", "top_k_p"), "bitcast_convert_type_p": ("elementwise", "bitcast_p"),
     "conv_general_dilated_p": ("conv", "conv_p"), "convert_element_type_p": ("elementwise", "convert_p"),
 }
-_OPS = ("elementwise", "shape", "reductions", "dot", "conv", "windows", "indexing", "sorting", "spmd", "control", "collectives",
-        "misc", "random", "rng", "special")
+_OPS = ("elementwise", "shape", "slicing", "reductions", "dot", "conv", "windows", "indexing", "sorting", "spmd", "control",
+        "collectives", "misc", "random", "rng", "special")
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,8 @@ where first used, once per block.
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -147,21 +148,29 @@ class Emitter:
         return self.op(f"stablehlo.convert {x} : ({a.mlir}) -> {out.mlir}")
 
     # ---- regions ----
-    def region(self, fn: Callable | Jaxpr, avals: Sequence[ShapedArray], ret: str = "stablehlo.return") -> str:
-        """A nested block computing fn (on tracers) of its arguments, as text `({ ^bb0(...): ... })`."""
+    @contextmanager
+    def block(self) -> Iterator[list[str]]:
+        """A nested block: what is emitted meanwhile goes to the list that this gives."""
         outer, self.lines = self.lines, []
+        self.scopes.append({})
+        yield self.lines
+        self.scopes.pop()
+        self.lines = outer
+
+    def finish(self, outs: Sequence[str], types: Sequence[str]) -> None:
+        """End a block with its results."""
+        self.lines.append(f"stablehlo.return {', '.join(outs)} : {', '.join(types)}" if outs else "stablehlo.return")
+
+    def region(self, fn: Callable | Jaxpr, avals: Sequence[ShapedArray]) -> str:
+        """A nested block computing fn (on tracers) of its arguments, as text `({ ^bb0(...): ... })`."""
         names = [f"%a{self.count}_{i}" for i in range(len(avals))]
         self.count += 1
-        self.scopes.append({})
-        jaxpr = fn if isinstance(fn, Jaxpr) else stage_flat(fn, avals)
-        outs = self.jaxpr(jaxpr, names)
-        self.lines.append(f"{ret} {', '.join(outs)} : {', '.join(a.mlir for a in jaxpr.out_avals)}"
-                          if outs else ret)
-        self.scopes.pop()
-        body, self.lines = self.lines, outer
+        with self.block() as lines:
+            jaxpr = fn if isinstance(fn, Jaxpr) else stage_flat(fn, avals)
+            self.finish(self.jaxpr(jaxpr, names), [a.mlir for a in jaxpr.out_avals])
         args = ", ".join(f"{n}: {a.mlir}" for n, a in zip(names, avals))
         head = f"^bb0({args}):\n" if avals else ""
-        return "({\n" + head + "\n".join(body) + "\n})"
+        return "({\n" + head + "\n".join(lines) + "\n})"
 
     def inline(self, fn: Callable, ins: Sequence[ShapedArray], xs: Sequence[str]) -> list[str]:
         """Trace fn (over lax functions, returning one value or a list) and emit its equations here."""

@@ -6,7 +6,8 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from aot.lower.emitter import TOKEN
-from aot.ops.shape import index_in_dim, moveaxis
+from aot.ops.shape import moveaxis
+from aot.ops.slicing import index_in_dim
 from aot.trace import Primitive, ShapedArray, Zero, bind, tangent_aval, typeof
 
 IO, ORDERED, DEBUG = "io", "ordered", "debug"

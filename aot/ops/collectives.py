@@ -10,17 +10,8 @@ import numpy as np
 from aot.ops import elementwise as ew
 from aot.ops.families import kind
 from aot.ops.reductions import reduce_max, reduce_min, reduce_sum
-from aot.ops.shape import (
-    broadcast_to,
-    broadcasted_iota,
-    canonical_axis,
-    concatenate,
-    index_in_dim,
-    moveaxis,
-    reshape,
-    split,
-    zeros,
-)
+from aot.ops.shape import broadcast_to, broadcasted_iota, canonical_axis, concatenate, moveaxis, reshape, zeros
+from aot.ops.slicing import index_in_dim, split
 from aot.trace import Primitive, ShapedArray, Zero, bind, bind1, state, tangent_aval, typeof
 from aot.tree_util import tree_map
 
@@ -41,7 +32,6 @@ def size_of(name: Any) -> int:
 class Collective(Primitive):
     """Works over the axes in params['axes']; asked also about values that are not batched."""
     batch_consts = True
-    linear = True
 
     def uses_axis(self, name, params): return name is not None and name in params["axes"]
 

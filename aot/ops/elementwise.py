@@ -344,9 +344,10 @@ gt, ge = _comparison("gt", "GT"), _comparison("ge", "GE")
 
 # ---- selection ---------------------------------------------------------------------------------------------------
 
-class SelectN(Primitive):
+class SelectN(LinearOp):
     """cases[which], elementwise; `which` is bool (two cases) or int32, of the cases' shape or a scalar."""
     name = "select_n"
+    linear_operands = (1, None)
 
     def infer(self, which: ShapedArray, *cases: Any):
         if len(cases) == 0:
@@ -364,14 +365,6 @@ class SelectN(Primitive):
             raise TypeError(f"select `which` must be scalar or have the same shape as cases: `which` shape {which.shape}"
                             f" but case shape {cases[0].shape}.")
         return [ShapedArray(cases[0].shape, cases[0].dtype, _b.all(c.weak_type for c in cases))]
-
-    def jvp(self, primals, tangents):
-        which, *cases = primals
-        out = bind1(self, *primals)
-        if _b.all(type(t) is Zero for t in tangents[1:]):
-            return [out], [Zero(tangent_aval(typeof(out)))]
-        from aot.transforms.jvp import instantiate_zero
-        return [out], [bind1(self, which, *map(instantiate_zero, tangents[1:]))]
 
     def transpose(self, cts, which, *cases):
         ct, = cts

@@ -12,17 +12,8 @@ from aot.ops import lapack as lp
 from aot.ops.dot import dot_general
 from aot.ops.families import kind, lit
 from aot.ops.lapack import INT, MatrixPrimitive, char, kernel, matrix, nan_where_failed
-from aot.ops.shape import (
-    broadcast_to,
-    broadcasted_iota,
-    concatenate,
-    full_like,
-    pad,
-    reshape,
-    slice_in_dim,
-    transpose,
-    zeros,
-)
+from aot.ops.shape import broadcast_to, broadcasted_iota, concatenate, full_like, pad, reshape, transpose, zeros
+from aot.ops.slicing import slice_in_dim
 from aot.trace import ShapedArray, Zero, bind, bind1, is_linear, tangent_aval, typeof
 
 
@@ -292,7 +283,7 @@ def lu(x):
 def lu_pivots_to_permutation(pivots, permutation_size: int):
     """Row exchanges (0-based, applied in order) -> permutation of permutation_size rows."""
     from aot.ops.loops import fori_loop
-    from aot.ops.shape import dynamic_index_in_dim
+    from aot.ops.slicing import dynamic_index_in_dim
     a = typeof(pivots)
     batch, k = a.shape[:-1], a.shape[-1]
     start = broadcasted_iota(INT, (*batch, permutation_size), len(batch))

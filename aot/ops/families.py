@@ -241,20 +241,27 @@ def binary(name: str, hlo: str, tx: Callable | None, ty: Callable | None, accept
 
 
 class LinearOp(Primitive):
-    """Linear in its (first) operand; further operands are fixed.  The tangent goes through the same operation."""
-    linear = True
+    """Linear in some operands (the first, unless a class says otherwise); the others are fixed.
+
+    The tangents of the former go through the same operation together."""
+    linear_operands: tuple[int, int | None] = (0, 1)        # from, to
 
     def jvp(self, primals, tangents, **params):
         out = bind1(self, *primals, **params)
-        t = tangents[0]
-        if type(t) is Zero:
+        linear = slice(*self.linear_operands)
+        dots = tangents[linear]
+        if all(type(t) is Zero for t in dots):
             return [out], [Zero(tangent_aval(typeof(out)))]
-        return [out], [bind1(self, t, *primals[1:], **params)]
+        if len(dots) > 1:
+            from aot.transforms.jvp import instantiate_zero
+            dots = map(instantiate_zero, dots)
+        operands = list(primals)
+        operands[linear] = dots
+        return [out], [bind1(self, *operands, **params)]
 
 
 class Bilinear(Primitive):
     """Linear in each of two operands: d(x.y) = dx.y + x.dy."""
-    linear = True
 
     def jvp(self, primals, tangents, **params):
         (x, y), (dx, dy) = primals, tangents

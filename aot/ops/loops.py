@@ -9,9 +9,11 @@ import numpy as np
 from aot import dtypes
 from aot.config import config
 from aot.ops import elementwise as ew
-from aot.ops.control import cond_p, scan_p, while_p
+from aot.ops.control import cond_p, while_p
 from aot.ops.families import kind
-from aot.ops.shape import concatenate, dynamic_index_in_dim, reshape, slice_in_dim
+from aot.ops.scan import scan_p
+from aot.ops.shape import concatenate, reshape
+from aot.ops.slicing import dynamic_index_in_dim, slice_in_dim
 from aot.source import api_boundary
 from aot.trace import Jaxpr, ShapedArray, bind, concrete_or_error, eval_jaxpr, is_live, is_tracer, stage, state, typeof
 from aot.trace.memo import per_function

@@ -22,10 +22,10 @@ from aot.ops.shape import (
     moveaxis,
     pad,
     reshape,
-    slice_in_dim,
     squeeze,
     zeros,
 )
+from aot.ops.slicing import slice_in_dim
 from aot.trace import ShapedArray, Zero, bind, bind1, tangent_aval, typeof
 from aot.tree_util import tree_flatten, tree_map
 

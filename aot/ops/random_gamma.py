@@ -8,6 +8,7 @@ from aot.ops import elementwise as ew
 from aot.ops import shape as sh
 from aot.ops.families import kind
 from aot.ops.random import each, random_split
+from aot.ops.slicing import index_in_dim
 from aot.trace import Primitive, ShapedArray, Zero, bind, bind1, tangent_aval, typeof
 
 
@@ -71,7 +72,7 @@ def _one(key, alpha, log_space: bool):
     d = ew.sub(ew.select(large, alpha, ew.add(alpha, one)), third)
     c = ew.div(third, ew.sqrt(d))
     keys = random_split(key, (2,))
-    loop_key, boost_key = sh.index_in_dim(keys, 0, keepdims=False), sh.index_in_dim(keys, 1, keepdims=False)
+    loop_key, boost_key = index_in_dim(keys, 0, keepdims=False), index_in_dim(keys, 1, keepdims=False)
     v = _accepted(loop_key, d, c, dtype)
     if not log_space:
         u = ew.sub(one, unit_uniform(boost_key, (), dtype))

@@ -9,17 +9,8 @@ import numpy as np
 from aot import dtypes
 from aot.ops import elementwise as ew
 from aot.ops.families import LinearOp, NonDifferentiable, Primitive, check_dtype, in_lax, kind, lit
-from aot.ops.shape import (
-    broadcast_in_dim,
-    canonical_axis,
-    concatenate,
-    full_like,
-    moveaxis,
-    pad,
-    reshape,
-    rev,
-    slice_in_dim,
-)
+from aot.ops.shape import broadcast_in_dim, canonical_axis, concatenate, full_like, moveaxis, pad, reshape, rev
+from aot.ops.slicing import slice_in_dim
 from aot.trace import Jaxpr, ShapedArray, Zero, bind, bind1, stage, tangent_aval, typeof
 
 

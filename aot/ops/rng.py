@@ -16,6 +16,7 @@ from aot.ops import elementwise as ew
 from aot.ops import shape as sh
 from aot.ops import threefry
 from aot.ops.families import NonDifferentiable
+from aot.ops.slicing import dynamic_update_slice, index_in_dim, slice_in_dim
 from aot.trace import ShapedArray, bind, bind1
 
 UINT32 = np.dtype("uint32")
@@ -45,9 +46,9 @@ class RngBitGenerator(NonDifferentiable):
     def vmap(self, axis, args, dims, *, shape, dtype, algorithm, out_sharding=None):
         """The whole batch is drawn from the first key, and only its state advances."""
         keys = sh.moveaxis(args[0], dims[0], 0)
-        state, bits = bind(self, sh.index_in_dim(keys, 0, keepdims=False), shape=(axis.size, *shape), dtype=dtype,
+        state, bits = bind(self, index_in_dim(keys, 0, keepdims=False), shape=(axis.size, *shape), dtype=dtype,
                            algorithm=algorithm, out_sharding=out_sharding)
-        return [sh.dynamic_update_slice(keys, sh.expand_dims(state, (0,)), (0, 0)), bits], [0, 0]
+        return [dynamic_update_slice(keys, sh.expand_dims(state, (0,)), (0, 0)), bits], [0, 0]
 
     def lower(self, e, ins, outs, key, *, shape, dtype, algorithm, out_sharding=None):
         a, wide = ins[0], "tensor<2xui64>"
@@ -110,7 +111,7 @@ def seed(number):
 
 
 def _halves(key) -> list[Any]:
-    return [sh.slice_in_dim(key, 0, 2), sh.slice_in_dim(key, 2, 4)]
+    return [slice_in_dim(key, 0, 2), slice_in_dim(key, 2, 4)]
 
 
 def split(key, shape: tuple[int, ...]):
@@ -133,12 +134,12 @@ def unsafe_split(key, shape: tuple[int, ...]):
     """Every tenth row of the generator's output is a new key: fast, with no guarantee of independence."""
     num = prod(shape)
     rows = random_bits(key, 32, (10 * num, 4))
-    return sh.reshape(sh.slice_in_dim(rows, 0, 10 * num, 10), (*shape, 4)) if num else sh.reshape(rows, (*shape, 4))
+    return sh.reshape(slice_in_dim(rows, 0, 10 * num, 10), (*shape, 4)) if num else sh.reshape(rows, (*shape, 4))
 
 
 def unsafe_fold_in(key, data):
     """The key combined with the tenth row that the data, as a seed, generates."""
     rows = random_bits(seed(data), 32, (10, 4))
-    return ew.bitwise_xor(key, sh.index_in_dim(rows, 9, keepdims=False))
+    return ew.bitwise_xor(key, index_in_dim(rows, 9, keepdims=False))
 
 

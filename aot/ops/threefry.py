@@ -16,6 +16,7 @@ from aot.config import config, override
 from aot.ops import elementwise as ew
 from aot.ops import shape as sh
 from aot.ops.families import NonDifferentiable, align
+from aot.ops.slicing import index_in_dim, slice_in_dim
 from aot.trace import ShapedArray, bind, typeof
 
 UINT32 = np.dtype("uint32")
@@ -76,7 +77,7 @@ def _hash(words, shape):
         x0, x1, k1, k2, k3, now, later = carry
         for r in range(4):
             x0 = ew.add(x0, x1)
-            x1 = ew.bitwise_xor(_rotate_left(x1, sh.index_in_dim(now, r, keepdims=False)), x0)
+            x1 = ew.bitwise_xor(_rotate_left(x1, index_in_dim(now, r, keepdims=False)), x0)
         count = ew.add(ew.convert_element_type(i, UINT32), _u32(1))
         return ew.add(x0, k2), ew.add(ew.add(x1, k3), count), k2, k3, k1, later, now
 
@@ -91,7 +92,7 @@ def threefry2x32(k1, k2, x0, x1) -> tuple[Any, Any]:
 
 
 def _words(key) -> tuple[Any, Any]:
-    return sh.index_in_dim(key, 0, keepdims=False), sh.index_in_dim(key, 1, keepdims=False)
+    return index_in_dim(key, 0, keepdims=False), index_in_dim(key, 1, keepdims=False)
 
 
 # ---- counters --------------------------------------------------------------------------------------------------------
@@ -125,9 +126,9 @@ def _hash_range(key, count: int):
     counts = sh.iota(UINT32, count)
     if count % 2:
         counts = sh.concatenate([counts, np.zeros(1, UINT32)], 0)
-    pairs = threefry2x32(*_words(key), sh.slice_in_dim(counts, 0, half), sh.slice_in_dim(counts, half, 2 * half))
+    pairs = threefry2x32(*_words(key), slice_in_dim(counts, 0, half), slice_in_dim(counts, half, 2 * half))
     both = sh.concatenate(list(pairs), 0)
-    return sh.slice_in_dim(both, 0, count) if count % 2 else both
+    return slice_in_dim(both, 0, count) if count % 2 else both
 
 
 # ---- the operations of a key implementation --------------------------------------------------------------------------
@@ -186,9 +187,9 @@ def _bits_by_range(key, bit_width, shape):
                             "hint: use aot.config.update('threefry_partitionable', True)")
     bits = _hash_range(key, words)
     if bit_width == 64:
-        bits = _join(sh.slice_in_dim(bits, 0, size), sh.slice_in_dim(bits, size, 2 * size))
+        bits = _join(slice_in_dim(bits, 0, size), slice_in_dim(bits, size, 2 * size))
     elif bit_width < 32:
-        bits = sh.slice_in_dim(_unpack(bits, bit_width), 0, size)
+        bits = slice_in_dim(_unpack(bits, bit_width), 0, size)
     return sh.reshape(bits, shape)
 
 

@@ -327,7 +327,8 @@ def _basis(leaves: Sequence) -> list:
 
 def _cut(x, leaves: Sequence, axis: int) -> list:
     """The inverse of `_basis` along one axis of x -> one piece for each leaf."""
-    from aot.ops.shape import reshape, slice_in_dim
+    from aot.ops.shape import reshape
+    from aot.ops.slicing import slice_in_dim
     at, out, shape = 0, [], typeof(x).shape
     if typeof(x).dtype == dtypes.float0:
         return [np.zeros((*shape[:axis], *typeof(leaf).shape, *shape[axis + 1:]), dtypes.float0) for leaf in leaves]
