@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from functools import cache
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Collection, Sequence
 
 import numpy as np
 
@@ -339,6 +339,97 @@ def from_portable_bytecode(blob: bytes) -> Any:
     from jaxlib.mlir.dialects import stablehlo
     with mlir_context() as context:
         return str(stablehlo.deserialize_portable_artifact(context, blob))
+
+
+# ---- reading programs for exporters --------------------------------------------------------------------------------------
+
+def mlir_bindings() -> tuple[Any, Any]:
+    """jaxlib's modules for MLIR and for the StableHLO dialect."""
+    from jaxlib.mlir.dialects import stablehlo
+    return _dialects()[0], stablehlo
+
+
+def mlir_error() -> type[Exception]:
+    """What the MLIR bindings raise for a module that is not valid."""
+    return _dialects()[0].MLIRError
+
+
+def read_module(source: str | bytes) -> Any:
+    """StableHLO text, bytecode or portable artifact -> MLIR module.  Raises `mlir_error()` or ValueError."""
+    if isinstance(source, bytes) and source.startswith(b"ML\xefR"):
+        from jaxlib.mlir.dialects import stablehlo
+        if b"StableHLO_v" in source[:64]:
+            with mlir_context() as context:
+                return stablehlo.deserialize_portable_artifact(context, source)
+    return parse(source)
+
+
+@cache
+def _register_passes() -> None:
+    from jaxlib.mlir.dialects import mhlo, stablehlo
+    stablehlo.register_stablehlo_passes()
+    mhlo.register_mhlo_passes()
+
+
+def run_passes(module: Any, pipeline: str) -> None:
+    """Run a textual pipeline of passes on a module.  Raises `mlir_error()`."""
+    from jaxlib.mlir import passmanager
+    _register_passes()
+    with module.context:
+        passmanager.PassManager.parse(pipeline).run(module.operation)
+
+
+def legalize(module: Any, keep: Collection[str] = (), composites: Collection[str] = ()) -> None:
+    """Express deprecated operations, the dialect chlo and composites in plain StableHLO, in place.
+
+    keep: chlo operations to keep: each becomes a custom call of its name with its attributes as `mhlo.backend_config`.
+    composites: names of composites to keep.  Unknown sizes are refined as far as they follow from known ones.
+    """
+    with module.context:
+        _hide_kept(module, set(keep))
+    excepted = f"{{except={','.join(sorted(composites))}}}" if composites else ""
+    steps = ["chlo-legalize-to-stablehlo", f"stablehlo-legalize-composite-to-call{excepted}",
+             "stablehlo-legalize-deprecated-ops", "stablehlo-canonicalize-dynamism"]
+    run_passes(module, f"builtin.module(func.func({','.join(steps)}))")
+    if "tensor<?x" in (text := str(module.operation)) or "x?x" in text or "dynamic" in text:
+        run_passes(module, "builtin.module(stablehlo-refine-shapes,func.func(stablehlo-canonicalize-dynamism))")
+
+
+def _hide_kept(module: Any, keep: set[str]) -> None:
+    ir, stablehlo = mlir_bindings()
+
+    def visit(op):
+        if op.name in keep:
+            with ir.InsertionPoint(op), op.location:
+                attributes = {"call_target_name": ir.StringAttr.get(op.name),
+                              "mhlo.backend_config": ir.DictAttr.get({
+                                  (n if isinstance(n, str) else n.name):
+                                      op.attributes[n if isinstance(n, str) else n.name] for n in op.attributes})}
+                made = ir.Operation.create("stablehlo.custom_call", [r.type for r in op.results], list(op.operands),
+                                           attributes)
+            for old, new in zip(op.results, made.results):
+                old.replace_all_uses_with(new)
+            op.erase()
+            return
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in list(block.operations):
+                    visit(inner.operation)
+    if keep:
+        visit(module.operation)
+
+
+def specialize(module: Any, shapes: Sequence[tuple[int, ...]]) -> None:
+    """Give the arguments of `@main` these static shapes and refine all types that follow, in place."""
+    ir = _dialects()[0]
+    with module.context:
+        main = next(op for op in module.body.operations if op.attributes["sym_name"].value == "main")
+        arguments = list(main.regions[0].blocks[0].arguments)
+        for argument, shape in zip(arguments, shapes, strict=True):
+            argument.set_type(ir.RankedTensorType.get(list(shape), argument.type.element_type))
+        results = main.attributes["function_type"].value.results
+        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in arguments], results))
+    run_passes(module, "builtin.module(stablehlo-refine-shapes,func.func(stablehlo-canonicalize-dynamism))")
 
 
 # ---- several devices -----------------------------------------------------------------------------------------------------
