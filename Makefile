@@ -43,7 +43,7 @@ $(VENV)/.installed: pyproject.toml
 	test -x .venv-latest/bin/python || $(PYTHON_LATEST) -m venv .venv-latest
 	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'setuptools>=77' wheel
 	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check jaxlib==0.12.0.1 \
-	  pytest pytest-xdist hypothesis scikit-learn safetensors
+	  pytest pytest-xdist hypothesis scikit-learn safetensors cryptography
 	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e .
 	touch $@
 

@@ -4,11 +4,14 @@ An artifact is a zip archive.  Every member is *stored* (never compressed) and i
 bytes (the local header's extra field, tag 0xD935, is the padding), so the file can be mapped and used in place.
 Timestamps are fixed.  Members:
 
-    manifest.json          see below; the last member
+    manifest.json          see below; after all that it lists
     program/FN.mlirbc      the function as portable StableHLO (MLIR bytecode of an old StableHLO version)
     exec/FN/TARGET         XLA's serialized executable for one target
     weights                arrays that programs take as leading parameters, in safetensors layout
     golden/FN              inputs and outputs recorded at build time, `in.0`, `in.1`, ..., `out.0`, ..., same layout
+    sbom.json              the software that took part, a CycloneDX bill of materials
+    signatures.json        optional, after the manifest: {"signatures": [{"key", "signature"}]}, Ed25519 public keys and
+                           signatures in hex of "aot manifest v1\\n" + the bytes of manifest.json
 
 Safetensors layout: u64 header length, JSON header {name: {dtype, shape, data_offsets}}, data.  Arrays are 64-byte
 aligned; where a gap is needed it is a U8 tensor named `__pad0__`, `__pad1__`, ....  An array whose dtype safetensors
@@ -24,6 +27,7 @@ manifest.json (UTF-8, keys sorted):
     functions    {FN: function}
     external     optional: {"file": name of a safetensors file in the same folder, "arrays": {name: {"shape", "dtype"}}}:
                  weights that are not in the artifact; the file may be exchanged for one with arrays of the same types
+    provenance   optional: {"revision": commit of the sources, "modified": whether they differed from it}
     created      optional: the date that SOURCE_DATE_EPOCH gave, "2026-01-31T12:00:00Z"
 
 function:
@@ -43,6 +47,8 @@ function:
                  "memory": {use: bytes}, "flops"}
     golden       member name, if recorded
     static       {argument name: repr of its value}: arguments fixed at build time, for people
+    base         optional: the function of which this is one of several signatures
+    source       {"function": "model.py:predict", "transforms": [..], "files": {path: sha256}}: what it was made from
 
 ENTRY: {"name": "params['w1']", "shape": [784, 512], "dtype": "float32"}, with numpy's or ml_dtypes' dtype name.  A
 random key has dtype "key<fry>" and "data": {"shape": [.., 2], "dtype": "uint32"}, the array that stands for it.
@@ -69,9 +75,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from aot import __version__
+from aot import __version__, provenance
 from aot.errors import AotError
 from aot.files import replacing
 from aot_runtime import host_info
@@ -121,20 +128,25 @@ class Function:
     xla_flags: dict[str, Any] = field(default_factory=dict)
     custom_calls: list[str] = field(default_factory=list)
     static: dict[str, str] = field(default_factory=dict)
+    base: str = ""
+    source: dict[str, Any] = field(default_factory=dict)
 
 
 def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mapping[str, np.ndarray] | None = None,
-          toolchain: Mapping[str, str] | None = None, separate: Collection[str] = ()) -> list[str]:
+          separate: Collection[str] = (), revision: Mapping[str, Any] | None = None) -> list[str]:
     """Write an artifact atomically -> the files written.  `weights` holds every array that `parameters` name.
 
-    separate: the weights that go to a file next to the artifact, NAME.weights.safetensors.
+    separate: the weights that go to a file next to the artifact, NAME.weights.safetensors.  revision: of the sources,
+    see aot/provenance.py.
     Raises AotError when a file cannot be written or a name is used twice.
     """
     functions, path, weights = list(functions), os.fspath(path), weights or {}
     host = host_info()
-    tools = {"jaxlib": host["jaxlib"], "python": platform.python_version(), "numpy": np.__version__}
+    tools = {"jaxlib": host["jaxlib"], "python": platform.python_version(), "numpy": np.__version__,
+             "ml_dtypes": ml_dtypes.__version__}
     manifest: dict[str, Any] = {"format": "aot", "schema": SCHEMA, "producer": f"aotc {__version__}", "members": {},
-                                "toolchain": {**tools, **(toolchain or {})}, "functions": {}, **_created()}
+                                "toolchain": tools, "functions": {}, **_created(),
+                                **({"provenance": dict(revision)} if revision else {})}
     apart = {k: v for k, v in weights.items() if k in separate}
     files = [path, path.removesuffix(".aot") + ".weights.safetensors"][:1 + bool(apart)]
     if apart:
@@ -146,6 +158,8 @@ def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mappi
     with replacing(path) as f, zipfile.ZipFile(f, "w") as z:
         for name, parts in _contents(functions, inside, manifest["functions"]):
             manifest["members"][name] = add_member(z, name, parts)
+        bill = provenance.sbom(os.path.basename(path), tools, manifest.get("created", ""))
+        manifest["members"]["sbom.json"] = add_member(z, "sbom.json", [bill])
         add_member(z, "manifest.json", [json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()])
     return files
 
@@ -185,7 +199,7 @@ def _describe_function(fn: Function) -> dict:
         entry |= {"program": f"program/{fn.name}.mlirbc", "stablehlo": fn.stablehlo}
     if fn.golden is not None:
         entry["golden"] = f"golden/{fn.name}"
-    return entry
+    return {**entry, **({"base": fn.base} if fn.base else {}), **({"source": fn.source} if fn.source else {})}
 
 
 # ---- the container -------------------------------------------------------------------------------------------------

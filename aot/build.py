@@ -7,16 +7,18 @@ Every step of the command line's `compile` and `trace` is here; the commands onl
 """
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
-from aot import artifact, pipeline, spec, targets
+from aot import artifact, pipeline, provenance, spec, targets
 from aot.binding import as_positional, bind, function_name
 from aot.errors import AotError
 
@@ -88,6 +90,22 @@ class Program:
         from aot import xla
         return xla.portable_bytecode(self.lowered.text)
 
+    @property
+    def file(self) -> str:
+        """The file that defines the function, or nothing."""
+        code = getattr(inspect.unwrap(self.fun), "__code__", None)
+        return os.path.abspath(code.co_filename) if code and os.path.isfile(code.co_filename) else ""
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """What the artifact says of where the function comes from."""
+        name, file = function_name(self.fun), self.file
+        found = {"function": f"{os.path.basename(file)}:{name}" if file else name, "transforms": self.transforms, "files": {}}
+        if file:
+            with open(file, "rb") as f:
+                found["files"] = {os.path.basename(file): sha256(f.read()).hexdigest()}
+        return found
+
     def leaf_names(self) -> list[str]:
         """`params['w1']`, ... for every flat input, weights included."""
         return [a.name + path for a in self.bound for path, _ in _paths(a.tree)]
@@ -154,7 +172,9 @@ def save(path: str | os.PathLike, programs: Sequence[Program], targets: Sequence
     """Compile the functions and write them to one artifact.  Raises AotError; user code's exceptions pass through."""
     described = [describe(program, targets, golden, stage) for program in programs]
     with stage(f"writing {os.fspath(path)}"):
-        artifact.write(path, [record for record, _ in described], merge_weights(described))
+        sources = [os.path.dirname(file) for p in programs if (file := p.file)]
+        artifact.write(path, [record for record, _ in described], merge_weights(described),
+                       revision=provenance.revision(sources[0]) if sources else None)
 
 
 def merge_weights(described: Iterable[tuple[artifact.Function, dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
@@ -197,7 +217,7 @@ def _record(program: Program, lowered: Any) -> tuple[artifact.Function, dict[str
     record = artifact.Function(program.name, arguments, inputs, outputs,
                                artifact.describe_tree(lowered.out_tree, f"{program.name}: result"), parameters,
                                xla_flags=program.xla_flags, custom_calls=_custom_calls(program, lowered.text),
-                               static={k: repr(v) for k, v in program.static.items()})
+                               static={k: repr(v) for k, v in program.static.items()}, source=program.source)
     return record, weights
 
 

@@ -77,19 +77,20 @@ def _leaf(value: Any, entry: dict, text: str) -> Any:
 
 # ---- verification --------------------------------------------------------------------------------------------------
 
-def verify(path: str | os.PathLike, *, rtol: float | None = None, strict: bool = False) -> dict[str, Any]:
-    """Check every member of an artifact and replay every function's recorded inputs.
+def verify(path: str | os.PathLike, *, rtol: float | None = None, strict: bool = False,
+           trusted_keys: Sequence[Any] | None = None) -> dict[str, Any]:
+    """Check every member of an artifact, and its signature if keys are given, and replay every function's recorded inputs.
 
-    Returns {"file", "ok", "members": count, "functions": [{"name", "target", "ok", "outputs": [{"name", "type", "ok",
-    "max_abs_error", "max_rel_error"}] or None if nothing was recorded}]}.  rtol: allowed error relative to the
-    largest expected value; the default depends on the type, and integers must be equal.
+    Returns {"file", "ok", "signer": key or None, "members": count, "functions": [{"name", "target", "ok", "outputs":
+    [{"name", "type", "ok", "max_abs_error", "max_rel_error"}] or None if nothing was recorded}]}.  rtol: allowed error
+    relative to the largest expected value; the default depends on the type, and integers must be equal.
     Raises aot_runtime.AotError for a damaged artifact.
     """
-    loaded = aot_runtime.load(path, strict=strict)
+    loaded = aot_runtime.load(path, strict=strict, trusted_keys=trusted_keys)
     loaded.verify()
     functions = [_verify_function(loaded, name, rtol) for name in loaded]
-    return {"file": os.fspath(path), "ok": all(f["ok"] for f in functions), "members": len(loaded.manifest["members"]),
-            "functions": functions}
+    return {"file": os.fspath(path), "ok": all(f["ok"] for f in functions), "signer": loaded.signer,
+            "members": len(loaded.manifest["members"]), "functions": functions}
 
 
 def _verify_function(loaded: aot_runtime.Artifact, name: str, rtol: float | None) -> dict[str, Any]:

@@ -30,6 +30,8 @@ COMMANDS = {
     "run": "Run a function of an artifact on given inputs.",
     "inspect": "Show what an artifact contains and what would run here.",
     "verify": "Check an artifact's checksums and replay its recorded results.",
+    "sign": "Sign an artifact, or make a key to sign with.",
+    "bundle": "Write a folder to deploy: artifact, loader, requirements and Dockerfile.",
     "diff": "Show in what two artifacts differ.",
     "bench": "Measure load and run times of an artifact.",
     "targets": "List what can be built for, and what to install for the rest.",

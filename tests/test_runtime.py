@@ -398,3 +398,120 @@ def test_lapack_kernels_are_registered_in_a_fresh_process(tmp_path, hlo, executa
         assert not info.any()
     """, path)
     assert result.returncode == 0, result.stderr
+
+
+# ---- sources, devices, weights, sizes, threads ---------------------------------------------------------------------
+
+def test_paths_bytes_and_files(add_file, tmp_path):
+    import io
+    raw = add_file.read_bytes()
+    with open(add_file, "rb") as f:
+        sources = [add_file, str(add_file), raw, bytearray(raw), memoryview(raw), io.BytesIO(raw), f]
+        for source in sources:
+            assert aot_runtime.load(source)["f"](X, X).tolist() == [0, 2, 4, 6]
+    assert aot_runtime.load(add_file, functions=["f"])._functions
+    with pytest.raises(aot_runtime.AotError, match="no function 'g'"):
+        aot_runtime.load(add_file, functions=["g"])
+    with open(add_file, errors="replace") as text, pytest.raises(aot_runtime.ArtifactError, match="the file is open for text"):
+        text.read(1)
+        aot_runtime.load(text)
+
+
+@pytest.mark.parametrize("device, message", [
+    ("gpu", "unknown device 'gpu'"), ("cpu:7", "there is no device 'cpu:7': this process has 1"), ("cpu:x", "no device 'cpu:x'"),
+    ("pjrt:/none.so", "/none.so: there is no such plugin"), ("pjrt:" + __file__, "cannot be used"),
+])
+def test_devices_that_are_not_there(add_file, device, message):
+    with pytest.raises(aot_runtime.AotError, match=message):
+        aot_runtime.load(add_file, device=device)["f"]
+
+
+SCALE = """module @m {
+  func.func public @main(%w: tensor<4xf32>, %x: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = stablehlo.multiply %w, %x : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+}"""
+
+
+def test_weights_are_swapped(tmp_path, hlo):
+    from aot import artifact
+    loaded = aot_runtime.load(hlo.store(tmp_path / "w.aot", SCALE, {"x": X}, X, parameters=["w", 0], weights={"w": X}))
+    f = loaded["f"]
+    assert f(X).tolist() == [0, 1, 4, 9]
+    mine = X + 1
+    loaded.swap_weights({"w": mine})
+    mine[:] = 100       # they are copied
+    assert f(X).tolist() == [0, 2, 6, 12] and loaded["f"] is f and loaded.weights()["w"].tolist() == [1, 2, 3, 4]
+    (tmp_path / "n.safetensors").write_bytes(b"".join(map(bytes, artifact.pack_tensors({"w": X + 2}))))
+    loaded.swap_weights(tmp_path / "n.safetensors")
+    assert f(X).tolist() == [0, 3, 8, 15]
+    for bad, message in [({"v": X}, "there is no weight 'v'"), ({"w": X[:3]}, r"expected f32\[4\], got f32\[3\]"),
+                         ({"w": X.astype("f8")}, r"expected f32\[4\], got f64\[4\]")]:
+        with pytest.raises(aot_runtime.ArtifactError, match=message):
+            loaded.swap_weights(bad)
+    assert f(X).tolist() == [0, 3, 8, 15]
+
+
+def test_submit_gives_futures(add_file):
+    f = aot_runtime.load(add_file)["f"]
+    futures = [f.submit(X, X * i) for i in range(50)]
+    assert [y.result().tolist() for y in futures] == [(X + X * i).tolist() for i in range(50)]
+    with pytest.raises(aot_runtime.InputError):
+        f.submit(X).result()
+
+
+def test_donated_inputs_are_not_changed(tmp_path):
+    """The memory of a donated input is given up by the program, but a caller's array is never written to."""
+    from aot import build, spec
+    path = tmp_path / "d.aot"
+    build.save(path, [build.Program(lambda x: x + 1, [spec.parse("f32[64]")], name="f", donate=["x"])])
+    f = aot_runtime.load(path)["f"]
+    assert f.spec["inputs"][0]["donated"]
+    block = np.zeros(64 + 16, np.float32)
+    start = -block.ctypes.data // 4 % 16      # aligned memory is what the runtime may share
+    x = block[start:start + 64]
+    for _ in range(5):
+        y = f(x)
+        assert not x.any() and (y == 1).all()
+
+
+# ---- several sizes -------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def sized(tmp_path):
+    """An artifact with `mean(x, w)` of the rows, compiled for 2, 8 and 4 rows."""
+    (tmp_path / "m.py").write_text(textwrap.dedent("""
+        import aot.numpy as np
+        def rows(x, w): return {"mean": (x["a"] * w).mean(1), "both": np.concatenate([x["a"], x["b"]], 1)}
+    """))
+    sizes = "".join(f'[[function.signature]]\nname = "n{n}"\nargs = [\'{{"a": f32[{n},3], "b": f32[{n},1]}}\', "f32[3]"]\n'
+                    for n in (2, 8, 4))
+    (tmp_path / "aot.toml").write_text(f'[project]\nname = "p"\n[[function]]\nfunction = "m.py:rows"\ngolden = false\n{sizes}')
+    done = subprocess.run([sys.executable, "-m", "aot.cli", "build"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return aot_runtime.load(tmp_path / "build" / "rows.aot")
+
+
+def test_calls_are_padded_to_the_next_size(sized):
+    f, w = sized["rows"], np.array([1, 2, 3], np.float32)
+    assert isinstance(f, aot_runtime.Buckets) and f.sizes == [2, 4, 8] and sized["rows"] is f
+    rng = np.random.default_rng(0)
+    for n in range(9):
+        a, b = rng.standard_normal((n, 3), np.float32), rng.standard_normal((n, 1), np.float32)
+        y = f({"a": a, "b": b}, w=w)
+        assert np.allclose(y["mean"], (a * w).mean(1)) and np.array_equal(y["both"], np.concatenate([a, b], 1))
+    for bad in ({"a": np.zeros((9, 3), np.float32), "b": np.zeros((9, 1), np.float32)},
+                {"a": np.zeros((3, 3), np.float32), "b": np.zeros((4, 1), np.float32)},
+                {"a": np.zeros((3, 3), np.float64), "b": np.zeros((3, 1), np.float32)},
+                {"a": np.zeros((3, 2), np.float32), "b": np.zeros((3, 1), np.float32)}, {"a": np.zeros((3, 3), np.float32)}):
+        with pytest.raises(aot_runtime.InputError):
+            f(bad, w)
+    assert sized["rows_n4"]({"a": np.ones((4, 3), np.float32), "b": np.ones((4, 1), np.float32)}, w)["mean"].tolist() == [2] * 4
+
+
+def test_signatures_that_differ_in_more_than_one_size_are_no_buckets(sized):
+    manifest = sized.manifest["functions"]
+    manifest["rows_n2"]["inputs"][0]["shape"] = [2, 5]
+    with pytest.raises(aot_runtime.AotError, match="differ in more than one size"):
+        sized["rows"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aot import artifact, binding, blame, build, cache, manifest, spec, targets
+from aot import artifact, binding, blame, build, cache, manifest, provenance, spec, targets
 from aot.errors import AotError
 from aot.project import dependencies
 
@@ -100,6 +100,9 @@ def lower(task: Task) -> dict:
         program = program_of(item)
         record, weights = build.describe_program(program)
         files = dependencies.snapshot(task["root"], read(), start)
+    record.base = item["base"] if item["base"] != item["name"] else ""
+    record.source = {"function": item["function"], "transforms": item["transforms"],
+                     "files": {path: entry[2] for path, entry in sorted(files.items()) if not os.path.isabs(path)}}
     info = _compile_here(task, program, record) if task["target"] else {}
     if isinstance(item["golden"], list):
         _give_inputs(program, item)
@@ -233,7 +236,8 @@ def assemble(task: Task) -> dict:
     apart = {p for (record, _), f in zip(described, task["functions"]) if f["separate"]
              for p in record.parameters if isinstance(p, str) and not p.startswith("const")}
     os.makedirs(os.path.dirname(os.path.abspath(task["path"])), exist_ok=True)
-    files = artifact.write(task["path"], [record for record, _ in described], weights, separate=apart)
+    files = artifact.write(task["path"], [record for record, _ in described], weights, apart,
+                           provenance.revision(task["root"]))
     return {"size": os.path.getsize(task["path"]), "files": files}
 
 

@@ -20,16 +20,21 @@ import mmap
 import os
 import struct
 import sys
+import threading
 import zlib
 from collections import OrderedDict, namedtuple
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 __version__ = "0.1.0"
-__all__ = ["AotError", "Artifact", "Function", "InputError", "collect", "dtype_of", "host_info", "key", "load", "short",
-           "tensors"]
+__all__ = ["AotError", "Artifact", "ArtifactError", "Function", "InputError", "check", "collect", "dtype_of", "host_info",
+           "key", "load", "public_key", "short", "tensors"]
 
 SCHEMA = 1  # the newest manifest schema that this loader reads
 
@@ -44,20 +49,49 @@ class AotError(Exception):
         super().__init__((f"{where}: " if where else "") + what + (f"\nhint: {hint}" if hint else ""))
 
 
+class ArtifactError(AotError):
+    """A file that is missing, truncated, damaged, of another kind or of a newer schema, or whose signer is not trusted."""
+
+
 class InputError(AotError, TypeError):
     """The arguments of a call do not fit the function's signature."""
 
 
-def load(path: str | os.PathLike | bytes, *, strict: bool = False, weights: str | os.PathLike | None = None) -> Artifact:
-    """Open an artifact (a path, or its bytes): `load(path)[name](*args)`.
+def load(source: Any, *, strict: bool = False, device: str = "cpu", functions: Iterable[str] | None = None,
+         trusted_keys: Iterable[Any] | None = None, weights: str | os.PathLike | None = None) -> Artifact:
+    """Open an artifact (a path, its bytes, or a binary file): `load(path)[name](*args)`.
 
+    strict: refuse a function that has no executable for this host instead of compiling its StableHLO program.
+    device: "cpu", "cuda", "tpu", "cuda:1", ... or "pjrt:/path/of/plugin.so"; the default is the host's processor.
+    functions: prepare these now.  By default only the manifest is read here, and a function is verified and prepared
+    when it is looked up.
+    trusted_keys: accept the file only if one of these Ed25519 public keys signed it (`aot sign`).  A key is 64 hex
+    digits, a PEM text, or the path of a PEM file; needs the package `cryptography`.
     weights: a safetensors file to use instead of the one that an artifact with separate weights names.
 
-    Only the manifest is read here; a function is verified and prepared when it is looked up.  `strict=True` refuses a
-    function that has no executable for this host instead of compiling its StableHLO program.
-    Raises AotError for a file that is missing, truncated, damaged, of another kind or of a newer schema.
+    Raises ArtifactError for a file that is missing, truncated, damaged, of another kind, of a newer schema or not signed
+    by a trusted key, and AotError for a device that is not there.
     """
-    return Artifact(path, strict=strict, weights=weights)
+    artifact = Artifact(source, strict=strict, device=device, trusted_keys=trusted_keys, weights=weights)
+    for name in functions or ():
+        artifact[name]
+    return artifact
+
+
+def check(source: Any) -> dict[str, Any]:
+    """What an artifact holds, from its directory and manifest alone: no checksum of a member is computed, no native
+    code is loaded.
+
+    {"file", "schema", "producer", "functions": {name: signature}, "fit": {name: [(target, why not or None)]},
+    "signed_by": [public keys in hex, as the file claims]}.  Raises ArtifactError for what cannot be loaded.
+    """
+    artifact = Artifact(source)
+    missing = [m for m in artifact.manifest["members"] if m not in artifact._members]
+    if missing:
+        raise ArtifactError(f"member {missing[0]!r} is missing", where=artifact.path, hint=_AGAIN)
+    return {"file": artifact.path, "schema": artifact.manifest["schema"], "producer": artifact.manifest["producer"],
+            "functions": {name: artifact.signature(name) for name in artifact}, "fit": artifact.fit(),
+            "signed_by": [key for key, _ in artifact.signatures()]}
 
 
 def key(seed: int) -> np.ndarray:
@@ -67,37 +101,64 @@ def key(seed: int) -> np.ndarray:
 
 # ---- the container: a zip of stored members ------------------------------------------------------------------------
 
+_END = struct.Struct("<4s4H2IH")
+_END64 = struct.Struct("<4sQ2H2I4Q")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _LOCAL = struct.Struct("<4s5H3I2H")
 _AGAIN = "copy it again, or build it again with `aot compile`"
+_MOST_MEMBERS, _LARGEST_MANIFEST = 1 << 16, 1 << 28
+_SYMLINK = 0xA000
+
+
+def _open(source: Any) -> tuple[memoryview, str]:
+    """The bytes of a path (mapped), of bytes, or of what a binary file still holds (mapped, if it is a file)."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return memoryview(source).toreadonly().cast("B"), "<bytes>"
+    if not hasattr(source, "read"):
+        path = os.fspath(source)
+        return _map_file(path), path
+    name = str(getattr(source, "name", "<file>"))
+    try:
+        if not source.tell():
+            return memoryview(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)), name
+    except (OSError, ValueError, AttributeError):
+        pass
+    data = source.read()
+    if not isinstance(data, bytes):
+        raise ArtifactError("the file is open for text", where=name, hint='open it with mode "rb"')
+    return memoryview(data), name
 
 
 def _map_file(path: str) -> memoryview:
     try:
         with open(path, "rb") as f:
             if not os.fstat(f.fileno()).st_size:
-                raise AotError("the file is empty", where=path, hint=_AGAIN)
+                raise ArtifactError("the file is empty", where=path, hint=_AGAIN)
             return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
     except FileNotFoundError:
-        raise AotError("no such file", where=path, hint="artifacts are written by `aot compile`") from None
-    except OSError as e:
-        raise AotError(f"cannot be read: {e.strerror or e}", where=path) from None
+        raise ArtifactError("no such file", where=path, hint="artifacts are written by `aot compile`") from None
+    except (OSError, ValueError) as e:
+        raise ArtifactError(f"cannot be read: {getattr(e, 'strerror', None) or e}", where=path) from None
 
 
-def _directory(buf: memoryview, path: str) -> tuple[int, int]:
-    """(offset, number of entries) of the central directory, from the zip or zip64 end record."""
-    start = max(0, len(buf) - 65557)
-    found = bytes(buf[start:]).rfind(b"PK\5\6")
-    if found < 0 or start + found + 22 > len(buf):
+def _directory(buf: memoryview, path: str) -> tuple[int, int, int]:
+    """(offset, end, number of entries) of the central directory, from the zip or zip64 end record at the file's end."""
+    at = len(buf) - _END.size
+    if at < 0 or buf[at:at + 4] != b"PK\5\6":
         if buf[:2] == b"PK":
-            raise AotError("truncated: the file ends before its directory", where=path, hint=_AGAIN)
-        raise AotError("not an .aot artifact (not a zip file)", where=path)
-    at = start + found
-    count, _, offset = struct.unpack_from("<HII", buf, at + 10)
+            raise ArtifactError("truncated, or bytes follow its end", where=path, hint=_AGAIN)
+        raise ArtifactError("not an .aot artifact (not a zip file)", where=path)
+    _, disk, first, here, count, size, offset, comment = _END.unpack_from(buf, at)
     if at >= 20 and buf[at - 20:at - 16] == b"PK\6\7":
-        record, = struct.unpack_from("<Q", buf, at - 12)
-        count, _, offset = struct.unpack_from("<QQQ", buf, record + 32)
-    return offset, count
+        at, = struct.unpack_from("<Q", buf, at - 12)
+        sig, _, _, _, disk, first, here, count, size, offset = _END64.unpack_from(buf, at)
+        if sig != b"PK\6\6":
+            raise struct.error
+    if disk or first or comment or here != count or offset + size != at or count * _CENTRAL.size > size:
+        raise struct.error
+    if count > _MOST_MEMBERS:
+        raise ArtifactError(f"it claims to have {count} members", where=path, hint=_AGAIN)
+    return offset, at, count
 
 
 def _widen(extra: memoryview, values: list[int]) -> list[int]:
@@ -114,44 +175,257 @@ def _widen(extra: memoryview, values: list[int]) -> list[int]:
 
 def _members(buf: memoryview, path: str) -> dict[str, tuple[memoryview, int]]:
     """Every member of the zip: name -> (view of the mapped file, CRC-32)."""
-    members = {}
+    members: dict[str, tuple[memoryview, int]] = {}
+    extents = []
     try:
-        at, count = _directory(buf, path)
+        at, end, count = _directory(buf, path)
+        start = at
         for _ in range(count):
-            sig, _, _, _, method, _, _, crc, packed, size, n, m, k, _, _, _, offset = _CENTRAL.unpack_from(buf, at)
+            sig, _, _, flags, method, _, _, crc, packed, size, n, m, k, _, _, mode, offset = _CENTRAL.unpack_from(buf, at)
             name = bytes(buf[at + 46:at + 46 + n]).decode()
             size, packed, offset = _widen(buf[at + 46 + n:at + 46 + n + m], [size, packed, offset])
-            local = _LOCAL.unpack_from(buf, offset)
-            data = offset + 30 + local[9] + local[10]
-            if sig != b"PK\1\2" or local[0] != b"PK\3\4" or data + size > len(buf):
-                raise struct.error
-            if method:
-                raise AotError(f"member {name!r} is compressed", where=path, hint="do not repack artifacts")
-            members[name] = buf[data:data + size], crc
             at += 46 + n + m + k
+            if sig != b"PK\1\2" or at > end:
+                raise struct.error
+            data = _data_offset(buf, name, offset, path)
+            if why := _refusal(name, members, flags, method, packed, size, mode >> 16, data + size > start):
+                raise ArtifactError(f"member {name!r} {why}", where=path, hint="build it again; do not repack artifacts")
+            members[name] = buf[data:data + size], crc
+            extents.append((offset, data + size, name))
+        if at != end:
+            raise struct.error
     except (struct.error, UnicodeDecodeError, StopIteration, OverflowError):
-        raise AotError("damaged: its directory cannot be read", where=path, hint=_AGAIN) from None
+        raise ArtifactError("damaged: its directory cannot be read", where=path, hint=_AGAIN) from None
+    extents.sort()
+    for (_, stop, first), (begin, _, second) in zip(extents, extents[1:]):
+        if begin < stop:
+            raise ArtifactError(f"members {first!r} and {second!r} overlap", where=path, hint=_AGAIN)
     return members
 
 
+def _data_offset(buf: memoryview, name: str, offset: int, path: str) -> int:
+    """Where a member's data begins; its local header must repeat its name."""
+    try:
+        sig, *_, n, m = _LOCAL.unpack_from(buf, offset)
+    except struct.error:
+        sig = n = m = b""
+    if sig != b"PK\3\4" or bytes(buf[offset + 30:offset + 30 + n]).decode("utf-8", "replace") != name:
+        raise ArtifactError(f"damaged: member {name!r} has no header of its own", where=path, hint=_AGAIN)
+    return offset + 30 + n + m
+
+
+def _refusal(name: str, members: dict, flags: int, method: int, packed: int, size: int, mode: int, outside: bool) -> str:
+    """Why a member is refused, or nothing."""
+    if not name or "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+        return "has a name that is not a plain relative path"
+    if name in members:
+        return "is there twice"
+    if method:
+        return "is compressed"
+    if flags & 1:
+        return "is encrypted"
+    if mode & 0xF000 == _SYMLINK:
+        return "is a symbolic link"
+    if packed != size or outside:
+        return "reaches past its place in the file"
+    return ""
+
+
+# ---- the manifest --------------------------------------------------------------------------------------------------
+#
+# What a manifest must look like: a type; a tuple of values or types, any of them; [what each element is]; {...: what
+# each value is}; a table of fields, where a name that ends in "?" may be missing and other fields are ignored.
+# `int` is a whole number >= 0.  A pytree ("tree") has a check of its own.
+
+ANY = object()
+TREE = "tree"
+ARRAY = {"shape": [int], "dtype": str}
+ENTRY = {"name": str, **ARRAY, "data?": ARRAY, "donated?": bool}
+EXECUTABLE = {"target": str, "member": str, "platform": str, "machine": str, "cpu_features": ([str], None), "jaxlib": str,
+              "jaxlib_build": str, "xla_flags?": {...: ANY}, "device_kind?": str, "plugin?": str, "memory?": ({...: int}, None),
+              "flops?": (int, None)}
+FUNCTION = {"arguments": [{"name": str, "tree": TREE, "keyword?": bool}], "inputs": [ENTRY], "outputs": [ENTRY],
+            "out_tree": TREE, "parameters": [(int, str)], "executables": [EXECUTABLE], "program?": str, "stablehlo?": str,
+            "xla_flags?": {...: ANY}, "custom_calls?": [str], "golden?": str, "static?": {...: str}, "base?": str,
+            "source?": {...: ANY}}
+MANIFEST = {"format": ("aot",), "schema": int, "producer": str, "toolchain": {...: str},
+            "members": {...: {"size": int, "sha256": str}}, "functions": {...: FUNCTION},
+            "external?": {"file": str, "arrays": {...: ARRAY}}, "created?": str, "provenance?": {...: ANY}}
+_DEEPEST_TREE = 100
+
+
+def _check_shape(value: Any, shape: Any, at: str) -> None:
+    """Raise ValueError naming the first field that is not as the tables above say."""
+    if shape is ANY:
+        return
+    if shape == TREE:
+        _leaves(value, at)
+    elif isinstance(shape, tuple):
+        if not any(_fits(value, s, at) for s in shape):
+            raise ValueError(at)
+    elif isinstance(shape, list):
+        if type(value) is not list:
+            raise ValueError(at)
+        for i, v in enumerate(value):
+            _check_shape(v, shape[0], f"{at}[{i}]")
+    elif isinstance(shape, dict):
+        _check_table(value, shape, at)
+    elif type(value) is not shape or shape is int and value < 0:
+        raise ValueError(at)
+
+
+def _fits(value: Any, shape: Any, at: str) -> bool:
+    if shape is None or isinstance(shape, str):
+        return value == shape
+    try:
+        _check_shape(value, shape, at)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_table(value: Any, shape: dict, at: str) -> None:
+    if type(value) is not dict:
+        raise ValueError(at)
+    if ... in shape:
+        for k, v in value.items():
+            _check_shape(v, shape[...], f"{at}[{k!r}]")
+        return
+    for k, s in shape.items():
+        name = k.removesuffix("?")
+        if name in value:
+            _check_shape(value[name], s, f"{at}.{name}")
+        elif name == k:
+            raise ValueError(f"{at}.{k}")
+
+
+def _leaves(tree: Any, at: str, depth: int = 0) -> int:
+    """Number of leaves of a TREE.  Raises ValueError for what is not one."""
+    if tree is None or tree == "*":
+        return tree == "*"
+    if type(tree) is not dict or depth > _DEEPEST_TREE:
+        raise ValueError(at)
+    if "fields" in tree:
+        if type(tree.get("namedtuple") or tree.get("node")) is not str:
+            raise ValueError(at)
+        children = tree["fields"]
+    else:
+        children = tree.get("tuple", tree.get("list", tree.get("dict")))
+    if type(children) is not list:
+        raise ValueError(at)
+    if "fields" in tree or "dict" in tree:
+        if any(type(c) is not list or len(c) != 2 or type(c[0]) is dict for c in children):
+            raise ValueError(at)
+        children = [c for _, c in children]
+    return sum(_leaves(c, at, depth + 1) for c in children)
+
+
+def _check_meaning(manifest: dict, members: dict) -> None:
+    """Raise ValueError where the parts of a manifest contradict each other or the file."""
+    for name, entry in manifest["members"].items():
+        if name in members and len(members[name][0]) != entry["size"]:
+            raise ValueError(f"members[{name!r}].size")
+    for name, fn in manifest["functions"].items():
+        at = f"functions[{name!r}]"
+        if sum(_leaves(a["tree"], at) for a in fn["arguments"]) != len(fn["inputs"]):
+            raise ValueError(f"{at}.inputs")
+        if _leaves(fn["out_tree"], at) != len(fn["outputs"]):
+            raise ValueError(f"{at}.outputs")
+        if sorted(p for p in fn["parameters"] if type(p) is int) != list(range(len(fn["inputs"]))):
+            raise ValueError(f"{at}.parameters")
+        for e in (*fn["inputs"], *fn["outputs"]):
+            dtype_of(_physical(e)[1])
+    file = manifest.get("external", {}).get("file", "")
+    if os.path.basename(file) != file:
+        raise ValueError("external.file")
+
+
 def _manifest(members: dict[str, tuple[memoryview, int]], path: str) -> dict:
-    """The parsed manifest.  It lists the sha256 of every other member; its own check is the zip's CRC-32."""
+    """The parsed and checked manifest.  It lists the sha256 of every other member; its own check is the zip's CRC-32."""
     if "manifest.json" not in members:
-        raise AotError("not an .aot artifact (it has no manifest.json)", where=path)
+        raise ArtifactError("not an .aot artifact (it has no manifest.json)", where=path)
     raw, crc = members["manifest.json"]
     if zlib.crc32(raw) != crc:
-        raise AotError("damaged: manifest.json does not match its checksum", where=path, hint=_AGAIN)
+        raise ArtifactError("damaged: manifest.json does not match its checksum", where=path, hint=_AGAIN)
     try:
+        if len(raw) > _LARGEST_MANIFEST:
+            raise ValueError
         manifest = json.loads(bytes(raw))
-        kind, schema = manifest["format"], manifest["schema"]
-    except (ValueError, KeyError, TypeError):
-        raise AotError("not an .aot artifact (its manifest.json is something else)", where=path) from None
+        kind, schema = manifest["format"], int(manifest["schema"])
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        raise ArtifactError("not an .aot artifact (its manifest.json is something else)", where=path) from None
     if kind != "aot":
-        raise AotError(f"not an .aot artifact (format {kind!r})", where=path)
+        raise ArtifactError(f"not an .aot artifact (format {kind!r})", where=path)
     if schema > SCHEMA:
-        raise AotError(f"written with manifest schema {schema}, this loader reads up to {SCHEMA}", where=path,
-                       hint="upgrade the loader: pip install -U aotc")
+        raise ArtifactError(f"written with manifest schema {schema}, this loader reads up to {SCHEMA}", where=path,
+                            hint="upgrade the loader: pip install -U aotc")
+    try:
+        _check_shape(manifest, MANIFEST, "")
+        _check_meaning(manifest, members)
+    except (ValueError, TypeError, AttributeError, OverflowError) as e:
+        raise ArtifactError(f"damaged: manifest.json: {str(e).lstrip('.')} is not what it must be", where=path,
+                            hint=_AGAIN) from None
     return manifest
+
+
+# ---- signatures ----------------------------------------------------------------------------------------------------
+#
+# The member signatures.json, which the manifest cannot list, is {"signatures": [{"key": .., "signature": ..}]}: Ed25519
+# public keys and signatures, in hex, of SIGNED + the bytes of manifest.json, which has the sha256 of everything else.
+
+SIGNED = b"aot manifest v1\n"
+
+
+def _signatures(members: dict[str, tuple[memoryview, int]], path: str) -> list[tuple[str, bytes]]:
+    """(public key in hex, signature) of each signature that the file claims to have."""
+    if "signatures.json" not in members:
+        return []
+    try:
+        return [(bytes.fromhex(e["key"]).hex(), bytes.fromhex(e["signature"]))
+                for e in json.loads(bytes(members["signatures.json"][0]))["signatures"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ArtifactError("damaged: member 'signatures.json' is not what it must be", where=path, hint=_AGAIN) from None
+
+
+def public_key(source: Any) -> Any:
+    """The Ed25519 public key of 64 hex digits, a PEM text, or the path of a PEM file.  Raises AotError."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    except ImportError:
+        raise AotError("signatures need the package `cryptography`", hint='pip install "aotc[sign]"') from None
+    text = source.decode("ascii", "replace") if isinstance(source, bytes) else os.fspath(source)
+    try:
+        if len(text) == 64 and not os.path.exists(text):
+            return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
+        if "-----BEGIN" not in text:
+            with open(text, encoding="ascii") as f:
+                text = f.read()
+        key = load_pem_public_key(text.encode())
+    except OSError as e:
+        raise AotError(f"public key {text!r} cannot be read: {e.strerror}") from None
+    except ValueError:
+        raise AotError("this is not a public key", hint="give 64 hex digits or a PEM file with an Ed25519 public key") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise AotError("this public key is not an Ed25519 key", hint="`aot sign --new-key` makes one")
+    return key
+
+
+def _require_signature(signatures: list[tuple[str, bytes]], manifest: memoryview, trusted: Iterable[Any], path: str) -> str:
+    """The trusted key, in hex, that signed the manifest.  Raises ArtifactError."""
+    from cryptography.exceptions import InvalidSignature
+    trusted = {k.public_bytes_raw().hex(): k for k in map(public_key, trusted)}
+    for key, signature in signatures:
+        if key in trusted:
+            try:
+                trusted[key].verify(signature, SIGNED + bytes(manifest))
+                return key
+            except InvalidSignature:
+                raise ArtifactError(f"the signature of key {key[:16]}... is wrong: the file was changed after it was signed",
+                                    where=path, hint="do not use it; get it again from its source") from None
+    signers = ", ".join(k[:16] + "..." for k, _ in signatures)
+    raise ArtifactError(f"signed by {signers}, which is not trusted" if signers else "it is not signed", where=path,
+                        hint="sign it with `aot sign`, or add the signer's public key to the trusted ones")
 
 
 def _sha256(data: memoryview) -> str:
@@ -181,10 +455,13 @@ _SAFETENSORS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "b
 def dtype_of(name: str) -> np.dtype:
     """numpy's or ml_dtypes' dtype of this name."""
     try:
-        return np.dtype(name)
+        dtype = np.dtype(name)
     except TypeError:
         import ml_dtypes
-        return np.dtype(getattr(ml_dtypes, name))
+        dtype = np.dtype(getattr(ml_dtypes, name, object))
+    if dtype.kind in "biufc" or dtype.num >= 256:      # numpy's own numbers, or those of ml_dtypes
+        return dtype
+    raise ValueError(f"dtype {name!r}")
 
 
 def short(dtype: Any, shape: tuple | list) -> str:
@@ -211,14 +488,16 @@ def tensors(view: memoryview, where: str) -> dict[str, np.ndarray]:
             if name.startswith("__pad"):
                 continue
             start, end = entry["data_offsets"]
+            if not 0 <= start <= end <= len(view) - 8 - n:
+                raise ValueError(f"{name!r} reaches past its end")
             a = np.frombuffer(view[8 + n + start:8 + n + end], dtype_of(_SAFETENSORS[entry["dtype"]]))
             a = a.reshape(entry["shape"])
             if "dtype:" + name in meta:
                 a = a.reshape(-1).view(dtype_of(meta["dtype:" + name])).reshape(entry["shape"][:-1])
             out[name] = a
         return out
-    except (struct.error, ValueError, KeyError, TypeError) as e:
-        raise AotError(f"damaged: not in safetensors layout ({e})", where=where, hint=_AGAIN) from None
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        raise ArtifactError(f"damaged: not in safetensors layout ({e})", where=where, hint=_AGAIN) from None
 
 
 # ---- this host -----------------------------------------------------------------------------------------------------
@@ -249,21 +528,78 @@ def host_info() -> dict[str, Any]:
             "jaxlib_build": getattr(v, "_git_hash", "")}
 
 
-def _misfit(exe: dict) -> str | None:
-    """Why this executable must not be tried on this host, or None when it fits."""
-    host = host_info()
-    if exe["platform"] != host["platform"]:
-        return f"built for {exe['platform']}, this process runs on {host['platform']}"
-    if exe["machine"] != host["machine"]:
+def _misfit(exe: dict, device: str = "cpu") -> str | None:
+    """Why this executable must not be tried on a device of this host, or None when it fits."""
+    platform, host = device.partition(":")[0], host_info()
+    if exe["platform"] != platform:
+        return f"built for {exe['platform']}, this process runs on {platform}"
+    if platform == "pjrt" and exe.get("plugin") != _plugin_identity(device):
+        return "built by another plugin"
+    if exe["machine"] and exe["machine"] != host["machine"]:
         return f"built for {exe['machine']}, this machine is {host['machine']}"
-    if exe["cpu_features"] is None or host["cpu_features"] is None:
-        return "CPU features could not be read"
-    if missing := [x for x in exe["cpu_features"] if x not in host["cpu_features"]]:
-        return f"needs CPU features that this host lacks: {', '.join(missing)}"
-    if (exe["jaxlib"], exe["jaxlib_build"]) != (host["jaxlib"], host["jaxlib_build"]):
+    if platform in ("cpu", "pjrt"):
+        if exe["cpu_features"] is None or host["cpu_features"] is None:
+            return "CPU features could not be read"
+        if missing := [x for x in exe["cpu_features"] if x not in host["cpu_features"]]:
+            return f"needs CPU features that this host lacks: {', '.join(missing)}"
+    if (exe["jaxlib"], exe["jaxlib_build"]) != (host["jaxlib"], host["jaxlib_build"]) and platform != "pjrt":
         same = exe["jaxlib"] == host["jaxlib"]
         return f"built with jaxlib {exe['jaxlib']}, this is {'another build of it' if same else host['jaxlib']}"
     return None
+
+
+@cache
+def _plugin_identity(device: str) -> str:
+    return _sha256(_map_file(device.partition(":")[2]))
+
+
+# ---- PJRT plugins --------------------------------------------------------------------------------------------------
+
+#: platform -> (package, shared library in it, what to install)
+_PLUGINS = {"cuda": ("jax_plugins.xla_cuda12", "xla_cuda_plugin.so", "jax-cuda12-plugin"),
+            "tpu": ("libtpu", "libtpu.so", "libtpu")}
+
+
+def _plugin_library(device: str) -> str:
+    """The shared library of a device's plugin, found without importing its package.  Raises AotError."""
+    platform, _, rest = device.partition(":")
+    if platform == "pjrt":
+        if not os.path.isfile(rest):
+            raise AotError("there is no such plugin", where=rest)
+        return rest
+    if platform not in _PLUGINS:
+        raise AotError(f"unknown device {device!r}", hint='there are "cpu", "cuda", "tpu" (each with ":N" for another one) and '
+                                                          '"pjrt:/path/of/plugin.so"')
+    package, file, distribution = _PLUGINS[platform]
+    from importlib.util import find_spec
+    try:
+        spec = find_spec(package)
+    except ImportError:
+        spec = None
+    for folder in (spec and spec.submodule_search_locations) or ():
+        if os.path.exists(path := os.path.join(folder, file)):
+            return path
+    raise AotError(f"there is no plugin for device {device!r}", hint=f"pip install {distribution}")
+
+
+def _client(ext: Any, device: str) -> Any:
+    """The PJRT client of a device's platform.  Raises AotError where there is no plugin or it finds no device."""
+    platform = device.partition(":")[0]
+    if platform == "cpu":
+        # Results are wanted at once, so a dispatch thread would only add latency.
+        return ext.get_tfrt_cpu_client(asynchronous=False)
+    library = _plugin_library(device)
+    name = "pjrt_" + _plugin_identity(device)[:16] if platform == "pjrt" else platform
+    if platform == "tpu":
+        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # without a TPU it would ask for one on the network for minutes
+    try:
+        if not ext.pjrt_plugin_loaded(name):
+            ext.load_pjrt_plugin(name, library, c_api=None)
+        if not ext.pjrt_plugin_initialized(name):
+            ext.initialize_pjrt_plugin(name)
+        return ext.get_c_api_client(name)
+    except ext.JaxRuntimeError as e:
+        raise AotError(f"device {device!r} cannot be used: {str(e).splitlines()[0]}", where=library) from None
 
 
 # ---- XLA -----------------------------------------------------------------------------------------------------------
@@ -276,17 +612,17 @@ class _Aval:
 
 
 class _Xla:
-    """The CPU client and the handful of calls that running needs.  Only `_jax` and `_hlo` are imported, never MLIR;
+    """One device and the handful of calls that running on it needs.  Only `_jax` and `_hlo` are imported, never MLIR;
     jaxlib's `xla_client` and every call that would make its C++ code `import jax` are avoided."""
 
-    def __init__(self):
+    def __init__(self, device: str):
         from jaxlib import _hlo, _jax
         self.ext = _jax
         # Each execution leaves a traceback of 90 bytes that C++ may not free without the GIL: freed before the next one.
         self.collect_garbage = getattr(_jax, "collect_garbage", lambda: None)
-        # Results are wanted at once, so a dispatch thread would only add latency.
-        self.client = _jax.get_tfrt_cpu_client(asynchronous=False)
-        self.device = self.client.devices()[0]
+        self.client = _client(_jax, device)
+        self.on_host = self.client.platform == "cpu" and not device.startswith("pjrt")
+        self.device = self._pick(device)
         self.devices = _jax.DeviceList((self.device,))
         self.trees = _jax.pytree.PyTreeRegistry()
         self.trees.register_node(OrderedDict, lambda d: (tuple(d.values()), tuple(d)),
@@ -300,6 +636,15 @@ class _Xla:
             def _to_xla_hlo_sharding(self, ndim): return replicated
 
         self.sharding = Sharding(self.device)
+
+    def _pick(self, device: str) -> Any:
+        """The device with the number that `cuda:1` names, by default the first."""
+        found, number = self.client.local_devices(), device.partition(":")[2]
+        number = "0" if device.startswith("pjrt") else number or "0"
+        if not number.isdigit() or int(number) >= len(found):
+            raise AotError(f"there is no device {device!r}: this process has {len(found)}",
+                           hint=f'"{device.partition(":")[0]}:0" is the first')
+        return found[int(number)]
 
     def put(self, aval: _Aval, x: np.ndarray) -> Any:
         """Host array -> buffer, sharing the memory where it is aligned."""
@@ -323,9 +668,7 @@ class _Xla:
         return self.client.compile_and_load(bytes(program), self.devices, self.options(flags))
 
 
-@cache
-def _xla() -> _Xla:
-    return _Xla()
+_xla = cache(_Xla)
 
 
 @cache
@@ -335,7 +678,7 @@ def _register_lapack() -> None:
     lapack._lapack.initialize()  # type: ignore[attr-defined]
     for platform, rows in lapack.registrations().items():
         for name, fn, version in rows:
-            _xla().ext.register_custom_call_target(name, fn, platform=platform, api_version=version)
+            _xla("cpu").ext.register_custom_call_target(name, fn, platform=platform, api_version=version)
 
 
 class _Memory:
@@ -361,9 +704,11 @@ def _copy_out(buffer: Any) -> np.ndarray:
             del sys.modules["jax"]
 
 
-def _reader(aval: _Aval) -> Any:
-    """buffer -> writable numpy array over the buffer's own memory."""
+def _reader(aval: _Aval, on_host: bool = True) -> Any:
+    """buffer -> writable numpy array, over the buffer's own memory where that is the host's."""
     shape, dtype = aval.shape, aval.dtype
+    if not on_host:
+        return lambda buffer: np.array(_copy_out(buffer))
     if 0 in shape:
         return lambda buffer: np.empty(shape, dtype)
     if "int4" in dtype.name or "int2" in dtype.name or "float4" in dtype.name:
@@ -457,21 +802,28 @@ def _names(keys: list) -> str:
 class Artifact:
     """An open artifact: a mapping from function names to Functions.
 
-    Attributes: path, manifest (the parsed manifest.json), strict.
+    Attributes: path, manifest (the parsed manifest.json), strict, device, signer (the trusted key in hex, if asked for).
     """
 
-    def __init__(self, path: str | os.PathLike | bytes, *, strict: bool = False,
+    def __init__(self, source: Any, *, strict: bool = False, device: str = "cpu", trusted_keys: Iterable[Any] | None = None,
                  weights: str | os.PathLike | None = None):
-        self.path = "<bytes>" if isinstance(path, bytes) else os.fspath(path)
-        self.strict, self._external = strict, weights
-        buf = memoryview(path) if isinstance(path, bytes) else _map_file(self.path)
+        buf, self.path = _open(source)
+        self.strict, self.device, self._external = strict, device, weights
         self._members = _members(buf, self.path)
         self.manifest = _manifest(self._members, self.path)
+        self.signer = None if trusted_keys is None else _require_signature(
+            self.signatures(), self.member("manifest.json"), trusted_keys, self.path)
         if weights is not None and "external" not in self.manifest:
             raise AotError("its weights are not in a separate file, so others cannot be given", where=self.path)
         self._functions: dict[str, Function] = {}
         self._verified: set[str] = set()
         self._weights: dict[str, np.ndarray] | None = None
+        self._on_device: dict[str, Any] = {}
+        self._lock = threading.RLock()
+
+    def signatures(self) -> list[tuple[str, bytes]]:
+        """(public key in hex, signature) of each signature that the file claims to have; not verified."""
+        return _signatures(self._members, self.path)
 
     def keys(self) -> list[str]: return list(self.manifest["functions"])
 
@@ -483,23 +835,34 @@ class Artifact:
 
     def __repr__(self) -> str: return f"<aot_runtime.Artifact {self.path}: {', '.join(self.keys())}>"
 
-    def __getitem__(self, name: str) -> Function:
-        """The function, its members verified and its executable ready.  Raises AotError when there is none."""
-        if name not in self._functions:
-            if name not in self:
-                raise AotError(f"no function {name!r}", where=self.path, hint=f"it has: {', '.join(self.keys())}")
-            self._functions[name] = Function(self, name)
-        return self._functions[name]
+    def __getitem__(self, name: str) -> Any:
+        """The function, its members verified and its executable ready, or the Buckets of a function that was compiled
+        for several sizes.  Raises AotError when there is none."""
+        with self._lock:
+            if name not in self._functions:
+                if name not in self and (sizes := self._sizes(name)):
+                    self._functions[name] = Buckets(name, [self[k] for k in sizes])
+                    return self._functions[name]
+                if name not in self:
+                    raise AotError(f"no function {name!r}", where=self.path, hint=f"it has: {', '.join(self.keys())}")
+                self._functions[name] = Function(self, name)
+            return self._functions[name]
+
+    def _sizes(self, base: str) -> list[str]:
+        """The functions that are `base` compiled for several signatures."""
+        return [k for k, f in self.manifest["functions"].items() if f.get("base") == base]
 
     def member(self, name: str) -> memoryview:
         """The bytes of a member, checked against the sha256 in the manifest (once)."""
+        if name == "manifest.json":
+            return self._members[name][0]
         entry = self.manifest["members"].get(name)
         if entry is None or name not in self._members:
-            raise AotError(f"member {name!r} is missing", where=self.path, hint=_AGAIN)
+            raise ArtifactError(f"member {name!r} is missing", where=self.path, hint=_AGAIN)
         view = self._members[name][0]
         if name not in self._verified:
             if len(view) != entry["size"] or _sha256(view) != entry["sha256"]:
-                raise AotError(f"damaged: {name} does not match its sha256", where=self.path, hint=_AGAIN)
+                raise ArtifactError(f"damaged: {name} does not match its sha256", where=self.path, hint=_AGAIN)
             self._verified.add(name)
         return view
 
@@ -516,6 +879,38 @@ class Artifact:
             self._weights = {**inside, **self._separate()}
         return self._weights
 
+    def swap_weights(self, weights: str | os.PathLike | Mapping[str, Any]) -> None:
+        """Replace stored arrays, all or some, by those of a safetensors file or a mapping: same names, shapes, dtypes.
+
+        Functions that are loaded take them from the next call on; a call that runs keeps those it began with.
+        Raises ArtifactError naming the first array that does not fit; then nothing is replaced."""
+        where = "swap_weights" if isinstance(weights, Mapping) else os.fspath(weights)
+        new = weights if isinstance(weights, Mapping) else tensors(_map_file(where), where)
+        with self._lock:
+            old = self.weights()
+            if unknown := [k for k in new if k not in old]:
+                raise ArtifactError(f"there is no weight {unknown[0]!r}", where=where, hint=f"there are: {_names(list(old))}")
+            fresh = {k: np.array(v) if new is weights else v for k, v in new.items()}    # the caller may change its own
+            for k, a in fresh.items():
+                _require_type(k, a, {"shape": list(old[k].shape), "dtype": old[k].dtype.name}, where)
+            self._weights = {**old, **fresh}
+            for k in fresh:
+                self._on_device.pop(k, None)
+            for f in self._functions.values():
+                if isinstance(f, Buckets):
+                    continue
+                f._buffers = f._with_weights()
+
+    def on_device(self, name: str, xla: Any) -> Any:
+        """The buffer of a stored array, one for all functions."""
+        with self._lock:
+            if name not in self._on_device:
+                w = self.weights().get(name)
+                if w is None:
+                    raise ArtifactError(f"weight {name!r} is missing", where=self.path, hint=_AGAIN)
+                self._on_device[name] = xla.put(_Aval(w.shape, w.dtype), w)
+            return self._on_device[name]
+
     def _separate(self) -> dict[str, np.ndarray]:
         """The weights in a file of their own, which must have the types that the programs take."""
         entry = self.manifest.get("external")
@@ -524,11 +919,7 @@ class Artifact:
         path = os.fspath(self._external or os.path.join(os.path.dirname(self.path), entry["file"]))
         arrays = tensors(_map_file(path), path)
         for name, want in entry["arrays"].items():
-            a = arrays.get(name)
-            wanted = short(want["dtype"], want["shape"])
-            if a is None or (a.dtype.name, list(a.shape)) != (want["dtype"], want["shape"]):
-                got = "it is missing" if a is None else f"got {short(a.dtype, a.shape)}"
-                raise AotError(f"weight {name!r}: expected {wanted}, {got}", where=path)
+            _require_type(name, arrays.get(name), want, path)
         return {name: arrays[name] for name in entry["arrays"]}
 
     def golden(self, name: str) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
@@ -546,7 +937,7 @@ class Artifact:
 
     def fit(self) -> dict[str, list[tuple[str, str | None]]]:
         """For every function, (target, why it cannot run here or None) of each of its executables."""
-        return {name: [(exe["target"], _misfit(exe)) for exe in spec["executables"]]
+        return {name: [(exe["target"], _misfit(exe, self.device)) for exe in spec["executables"]]
                 for name, spec in self.manifest["functions"].items()}
 
     def explain(self) -> str:
@@ -561,6 +952,18 @@ class Artifact:
                 refused = "refused under strict=True" if self.strict else "compiled here when the function is loaded"
                 lines.append(f"  stablehlo: {refused}")
         return "\n".join(lines)
+
+
+def _require_type(name: str, a: np.ndarray | None, want: dict, where: str) -> None:
+    if a is None or (a.dtype.name, list(a.shape)) != (want["dtype"], want["shape"]):
+        got = "it is missing" if a is None else f"got {short(a.dtype, a.shape)}"
+        raise ArtifactError(f"weight {name!r}: expected {short(want['dtype'], want['shape'])}, {got}", where=where)
+
+
+@cache
+def _pool() -> Any:
+    from concurrent.futures import ThreadPoolExecutor
+    return ThreadPoolExecutor(os.cpu_count(), "aot_runtime")
 
 
 class Function:
@@ -580,8 +983,9 @@ class Function:
         self._inputs = [_Aval(*_physical(e)) for e in spec["inputs"]]
         self._checks = [(a.dtype, a.shape) for a in self._inputs]
         outs = [_Aval(*_physical(e)) for e in spec["outputs"]]
-        self._handlers, self._readers = [x.handler(a) for a in outs], [_reader(a) for a in outs]
-        self._buffers, self._slots = self._bind(spec["parameters"])
+        self._handlers, self._readers = [x.handler(a) for a in outs], [_reader(a, x.on_host) for a in outs]
+        self._slots = [spec["parameters"].index(i) for i in range(len(spec["inputs"]))]
+        self._buffers = self._with_weights()
         self._positional = sum(not a.get("keyword") for a in spec["arguments"])
         self._simple = self._positional if self._positional == len(spec["arguments"]) else -1
         self._in_tree = x.trees.flatten([_skeleton(a["tree"]) for a in spec["arguments"]])[1]
@@ -593,9 +997,9 @@ class Function:
         for call in spec.get("custom_calls", ()):
             if call.startswith("lapack_"):
                 _register_lapack()
-        self._xla = x = _xla()
+        self._xla = x = _xla(self.artifact.device)
         for exe in spec["executables"]:
-            why = _misfit(exe)
+            why = _misfit(exe, self.artifact.device)
             if why is None:
                 blob = self.artifact.member(exe["member"])
                 try:
@@ -620,16 +1024,9 @@ class Function:
             raise AotError(f"its StableHLO program does not compile here: {str(e).splitlines()[0]}",
                            where=where) from None
 
-    def _bind(self, parameters: list) -> tuple[list, list[int]]:
-        """The program's parameter list with the weights in place, and the position of every input in it."""
-        buffers, slots = [None] * len(parameters), [0] * len(self._inputs)
-        for position, p in enumerate(parameters):
-            if isinstance(p, str):
-                w = self.artifact.weights()[p]
-                buffers[position] = self._xla.put(_Aval(w.shape, w.dtype), w)
-            else:
-                slots[p] = position
-        return buffers, slots
+    def _with_weights(self) -> list:
+        """The program's parameter list with the weights in place."""
+        return [self.artifact.on_device(p, self._xla) if isinstance(p, str) else None for p in self.spec["parameters"]]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on numpy arrays, Python scalars, or anything that `numpy.asarray` takes without copying (dlpack).
@@ -646,6 +1043,10 @@ class Function:
             for a, v in zip(self.spec["arguments"], values):
                 collect(a["tree"], v, a["name"], leaves)
         return self._out_tree.unflatten(self.call_flat(leaves))
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future:
+        """Run on a thread of a pool, as many as there are processors: a `concurrent.futures.Future` of the result."""
+        return _pool().submit(self, *args, **kwargs)
 
     def call_flat(self, leaves: list) -> list[np.ndarray]:
         """Run on the flat list of inputs; returns the flat list of outputs."""
@@ -672,6 +1073,88 @@ class Function:
         if missing := [n for n in names if n not in values]:
             raise InputError(f"missing argument {_names(missing)}", where=self.signature)
         return [values[n] for n in names]
+
+
+class Buckets:
+    """One function compiled for several sizes of some dimension, such as a batch: calls take any size up to the largest.
+
+    The dimensions are those in which the signatures differ; all of them have the same size in one signature.  Inputs are
+    padded with zeros to the next size, results are cut to the size that was given.  So rows must not depend on each other:
+    a mean over the batch would count the zeros.
+
+    Attributes: name, functions (by ascending size), sizes.
+    """
+
+    def __init__(self, name: str, functions: list[Function]):
+        self.name = name
+        try:
+            self._axes, sizes = _varying(functions, "inputs")
+            self._out_axes, _ = _varying(functions, "outputs")
+        except ValueError:
+            names = ", ".join(f.name for f in functions)
+            raise AotError(f"the signatures of {name} ({names}) differ in more than one size",
+                           where=functions[0].artifact.path, hint=f"look up {functions[0].name!r} or another") from None
+        pairs = sorted(zip(sizes, functions), key=lambda pair: pair[0])
+        self.sizes, self.functions = [n for n, _ in pairs], [f for _, f in pairs]
+
+    def __repr__(self) -> str: return f"<aot_runtime.Buckets {self.name} for sizes {', '.join(map(str, self.sizes))}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Like a Function, with inputs of any size up to the largest.  Raises InputError."""
+        largest = self.functions[-1]
+        values = largest._by_name(args, kwargs)
+        leaves: list[Any] = []
+        for a, v in zip(largest.spec["arguments"], values):
+            collect(a["tree"], v, a["name"], leaves)
+        leaves = [np.asarray(x) if axes else x for x, axes in zip(leaves, self._axes)]
+        size = self._size(leaves)
+        padded, f = next((n, f) for n, f in zip(self.sizes, self.functions) if n >= size)
+        results = f.call_flat([_resize(x, axes, padded) for x, axes in zip(leaves, self._axes)])
+        return f._out_tree.unflatten([_cut(y, axes, size) for y, axes in zip(results, self._out_axes)])
+
+    def _size(self, leaves: list) -> int:
+        size = None
+        for x, axes, e in zip(leaves, self._axes, self.functions[-1].spec["inputs"]):
+            for i in axes:
+                if x.ndim != len(_physical(e)[0]) or size not in (None, x.shape[i]) or x.shape[i] > self.sizes[-1]:
+                    expected = short(e["dtype"], e["shape"])
+                    raise InputError(f"expected {expected} or a smaller size, the same for all inputs, got "
+                                     f"{short(x.dtype.name, x.shape)}", where=e["name"])
+                size = x.shape[i]
+        return size or 0
+
+
+def _varying(functions: list[Function], side: str) -> tuple[list[tuple[int, ...]], list[int]]:
+    """(for each input or output, the axes in which its shapes differ; the size of those axes in each function).
+
+    Raises ValueError where the functions differ in anything else."""
+    trees = [[f.spec["out_tree"], *(a["tree"] for a in f.spec["arguments"])] for f in functions]
+    signatures = [[_physical(e) for e in f.spec[side]] for f in functions]
+    if any(t != trees[0] for t in trees):
+        raise ValueError
+    axes = []
+    for arrays in zip(*signatures):
+        shapes, dtypes = zip(*arrays)
+        if len({len(s) for s in shapes}) > 1 or len(set(dtypes)) > 1:
+            raise ValueError
+        axes.append(tuple(i for i, sizes in enumerate(zip(*shapes)) if len(set(sizes)) > 1))
+    found = [{s[0][i] for s, own in zip(signature, axes) for i in own} for signature in signatures]
+    if any(len(sizes) > 1 for sizes in found) or side == "inputs" and not all(found):
+        raise ValueError
+    return axes, [min(sizes, default=0) for sizes in found]
+
+
+def _resize(x: Any, axes: tuple, size: int) -> Any:
+    """x with zeros after its end up to this size along the axes."""
+    if not axes or x.shape[axes[0]] == size:
+        return x
+    out = np.zeros([size if i in axes else n for i, n in enumerate(x.shape)], x.dtype)
+    out[tuple(slice(n) for n in x.shape)] = x
+    return out
+
+
+def _cut(y: np.ndarray, axes: tuple, size: int) -> np.ndarray:
+    return y[tuple(slice(size) if i in axes else slice(None) for i in range(y.ndim))] if axes else y
 
 
 def _physical(entry: dict) -> tuple[tuple, np.dtype]:
