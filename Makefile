@@ -4,7 +4,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-latest lint types bench bench-trace conformance conformance-api api-coverage fuzz docs clean venv
+.PHONY: help demo test test-latest lint types bench bench-trace conformance conformance-api api-coverage fuzz fuzz-artifacts \
+  docs clean venv
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -23,6 +24,7 @@ help:
 	@echo "make lint types   ruff and pyright"
 	@echo "make bench        ratios against jax"
 	@echo "make fuzz         2,000 random programs against jax"
+	@echo "make fuzz-artifacts   200,000 damaged artifacts against the loader"
 	@echo "make api-coverage, conformance-api, bench-trace   the API: names, calls and trace times against jax"
 	@echo "make conformance  the public StableHLO programs: FORMAT=onnx|tflite|xla [OPSET=21] [FILTER=regex]"
 	@echo "make docs clean"
@@ -43,7 +45,7 @@ $(VENV)/.installed: pyproject.toml
 	test -x .venv-latest/bin/python || $(PYTHON_LATEST) -m venv .venv-latest
 	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'setuptools>=77' wheel
 	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check jaxlib==0.12.0.1 \
-	  pytest pytest-xdist hypothesis scikit-learn safetensors cryptography
+	  pytest pytest-xdist hypothesis scikit-learn safetensors cryptography jsonschema
 	.venv-latest/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e .
 	touch $@
 
@@ -82,6 +84,9 @@ fuzz: $(VENV)/.installed
 
 # FILTER: a regular expression of program names; OPTIONS: more options, e.g. "--set profile=2.14".  The programs: AOT_TESTDATA.
 FORMAT ?= tflite
+fuzz-artifacts: $(VENV)/.installed
+	$(PY) tests/fuzz_artifacts.py --count 200000
+
 conformance: $(VENV)/.installed
 	$(PY) -m tests.conformance $(FORMAT) --workers $(WORKERS) $(if $(FILTER),-k '$(FILTER)') $(if $(OPSET),--set opset=$(OPSET)) $(OPTIONS)
 

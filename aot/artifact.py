@@ -1,65 +1,6 @@
-"""The `.aot` artifact: everything of one build in one file.  This is its specification and its only writer.
+"""The `.aot` artifact: everything of one build in one file.  docs/format.md specifies it; this is its only writer.
 
-An artifact is a zip archive.  Every member is *stored* (never compressed) and its data starts at a multiple of 64
-bytes (the local header's extra field, tag 0xD935, is the padding), so the file can be mapped and used in place.
-Timestamps are fixed.  Members:
-
-    manifest.json          see below; after all that it lists
-    program/FN.mlirbc      the function as portable StableHLO (MLIR bytecode of an old StableHLO version)
-    exec/FN/TARGET         XLA's serialized executable for one target
-    weights                arrays that programs take as leading parameters, in safetensors layout
-    golden/FN              inputs and outputs recorded at build time, `in.0`, `in.1`, ..., `out.0`, ..., same layout
-    sbom.json              the software that took part, a CycloneDX bill of materials
-    signatures.json        optional, after the manifest: {"signatures": [{"key", "signature"}]}, Ed25519 public keys and
-                           signatures in hex of "aot manifest v1\\n" + the bytes of manifest.json
-
-Safetensors layout: u64 header length, JSON header {name: {dtype, shape, data_offsets}}, data.  Arrays are 64-byte
-aligned; where a gap is needed it is a U8 tensor named `__pad0__`, `__pad1__`, ....  An array whose dtype safetensors
-does not name is stored as U8 with one more axis of the item size, its dtype under `dtype:NAME` in `__metadata__`.
-
-manifest.json (UTF-8, keys sorted):
-
-    format       "aot"
-    schema       1; readers refuse a larger number, writers raise it when an old reader would misread the file
-    producer     "aotc 0.1.0"
-    toolchain    {"jaxlib": .., "python": .., ..}: versions at build time, for people
-    members      {name: {"size": bytes, "sha256": hex}} for every other member; to be checked before use
-    functions    {FN: function}
-    external     optional: {"file": name of a safetensors file in the same folder, "arrays": {name: {"shape", "dtype"}}}:
-                 weights that are not in the artifact; the file may be exchanged for one with arrays of the same types
-    provenance   optional: {"revision": commit of the sources, "modified": whether they differed from it}
-    created      optional: the date that SOURCE_DATE_EPOCH gave, "2026-01-31T12:00:00Z"
-
-function:
-
-    arguments    [{"name": "params", "tree": TREE, "keyword": true if it must be passed by name}] in flat order
-    inputs       one ENTRY per leaf of the arguments, in flat order, plus "donated": true if its memory is given up
-    outputs      one ENTRY per leaf of the result
-    out_tree     TREE of the result
-    parameters   what each parameter of the program's @main is: a number = that input, a string = that weight
-    program      member name, absent if the artifact holds executables only
-    stablehlo    version of the portable program
-    xla_flags    {DebugOptions field: value} to compile with
-    custom_calls names of the custom call targets in the program
-    executables  in order of preference: {"target": "cpu", "member": .., "platform": "cpu", "machine": "x86_64",
-                 "cpu_features": [..] (all are required; names of /proc/cpuinfo), "jaxlib": .., "jaxlib_build": ..
-                 (both must match exactly), "xla_flags": {..}, "device_kind": the chip, if not a CPU; for people:
-                 "memory": {use: bytes}, "flops"}
-    golden       member name, if recorded
-    static       {argument name: repr of its value}: arguments fixed at build time, for people
-    base         optional: the function of which this is one of several signatures
-    source       {"function": "model.py:predict", "transforms": [..], "files": {path: sha256}}: what it was made from
-
-ENTRY: {"name": "params['w1']", "shape": [784, 512], "dtype": "float32"}, with numpy's or ml_dtypes' dtype name.  A
-random key has dtype "key<fry>" and "data": {"shape": [.., 2], "dtype": "uint32"}, the array that stands for it.
-
-TREE: "*" a leaf; null None; {"tuple": [..]}; {"list": [..]}; {"dict": [[key, TREE], ..]} with "ordered": true if the
-order of keys is part of the structure; {"namedtuple": NAME, "fields": [[field, TREE], ..]}; {"node": NAME, "fields":
-[[attribute, TREE], ..]} for a registered class, which a reader represents by a named tuple.  A key is a string,
-number, boolean, null, or a list of keys for a tuple.
-
-Nothing in an artifact is a pickle.  Files are written to a temporary name and renamed, so a reader sees all or
-nothing.
+Files are written to a temporary name and renamed, so a reader sees all or nothing.
 """
 from __future__ import annotations
 
@@ -158,7 +99,7 @@ def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mappi
     with replacing(path) as f, zipfile.ZipFile(f, "w") as z:
         for name, parts in _contents(functions, inside, manifest["functions"]):
             manifest["members"][name] = add_member(z, name, parts)
-        bill = provenance.sbom(os.path.basename(path), tools, manifest.get("created", ""))
+        bill = provenance.sbom(", ".join(manifest["functions"]), tools, manifest.get("created", ""))
         manifest["members"]["sbom.json"] = add_member(z, "sbom.json", [bill])
         add_member(z, "manifest.json", [json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()])
     return files

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 import struct
 import zipfile
 
@@ -13,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import aot
 import aot_runtime
 from aot import artifact, tree_util
 from aot.errors import AotError
@@ -44,7 +46,7 @@ def manifest_of(path):
 
 def test_members_are_stored_aligned_and_listed_with_their_sha256(add_file):
     manifest, raw = manifest_of(add_file), add_file.read_bytes()
-    assert set(manifest["members"]) == {"program/f.mlirbc", "exec/f/cpu", "golden/f"}
+    assert set(manifest["members"]) == {"program/f.mlirbc", "exec/f/cpu", "golden/f", "sbom.json"}
     with zipfile.ZipFile(add_file) as z:
         assert z.testzip() is None
         assert {i.filename for i in z.infolist()} == {*manifest["members"], "manifest.json"}
@@ -169,3 +171,40 @@ def test_trees_are_described_in_json(tree, expected):
 def test_keys_that_json_cannot_hold_are_refused():
     with pytest.raises(AotError, match="params: dictionary key b'x' of type bytes cannot be stored"):
         artifact.describe_tree(tree_util.tree_structure({b"x": 1}), "params")
+
+
+# ---- files of earlier versions -------------------------------------------------------------------------------------
+
+OLD = sorted((pathlib.Path(__file__).parent / "data/artifacts").glob("*.aot"))
+
+
+@pytest.mark.parametrize("path", OLD, ids=[p.stem for p in OLD])
+def test_every_later_loader_reads_every_earlier_file(path):
+    """They hold predict(x) = {0: tanh(x @ w + b), 1: Point(sum of x, None)} and draw(key, n)."""
+    loaded = aot_runtime.load(path)
+    loaded.verify()
+    w, b = loaded.weights()["params.w"], loaded.weights()["params.b"]
+    x = np.arange(8, dtype=np.float32).reshape(2, 4) / 8
+    y = loaded["predict"](x)
+    assert np.allclose(y[0], np.tanh(x @ w + b), rtol=1e-6) and y[1].x == x.sum() and y[1].y is None
+    uniform, split, empty = loaded["draw"](aot_runtime.key(0), 2.0)
+    assert np.allclose(uniform, 2 * np.asarray(aot.random.uniform(aot.random.key(0), (4,)))) and empty.shape == (0, 3)
+    assert split.tolist() == aot.random.key_data(aot.random.split(aot.random.key(0))[0]).tolist()
+    for name in loaded:
+        inputs, outputs = loaded.golden(name)
+        for got, want in zip(loaded[name].call_flat(inputs), outputs):
+            assert np.allclose(got.astype(np.float64), want.astype(np.float64), rtol=1e-5)
+
+
+def test_the_schema_in_the_documentation_is_current():
+    from aot.artifact_schema import json_schema
+    path = pathlib.Path(__file__).parent.parent / "docs/artifact.schema.json"
+    assert json.loads(path.read_text()) == json_schema(), "python -m aot.artifact_schema > docs/artifact.schema.json"
+
+
+@pytest.mark.parametrize("path", OLD, ids=[p.stem for p in OLD])
+def test_manifests_are_as_the_schema_says(path):
+    import jsonschema
+
+    from aot.artifact_schema import json_schema
+    jsonschema.validate(aot_runtime.load(path).manifest, json_schema())

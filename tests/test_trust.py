@@ -12,6 +12,7 @@ import pytest
 
 import aot_runtime
 from aot.cli import main
+from tests import fuzz_artifacts
 
 X = np.arange(4, dtype=np.float32)
 
@@ -76,6 +77,11 @@ def test_a_member_that_is_there_twice(add_file, tmp_path):
         w.writestr("golden/f", b"other")
     with pytest.raises(aot_runtime.ArtifactError, match="'golden/f' is there twice"):
         aot_runtime.load(tmp_path / "t.aot")
+
+
+def test_mutants_are_refused_or_read_as_the_original():
+    assert fuzz_artifacts.flip_bits(400, 0) == 400
+    assert fuzz_artifacts.fuzz(1500, 0)["refused"] > 1000
 
 
 # ---- manifests -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
     predict = aot_runtime.load("model.aot")["predict"]
     y = predict(params, x)          # numpy arrays in (or anything that numpy understands), numpy arrays out
 
-The format is specified in `aot/artifact.py`; this module is its only reader.  Every member is checked against the
+The format is specified in docs/format.md; this module is its only reader in Python.  Every member is checked against the
 sha256 in the manifest before it is used.  A serialized executable runs only on the platform, CPU features and jaxlib
 build that it was made for; anything else is not even tried: the StableHLO program in the same file is compiled
 instead (a warning of the logger `aot_runtime` says why), or `strict=True` makes that an error.  `explain()` tells
@@ -205,10 +205,7 @@ def _members(buf: memoryview, path: str) -> dict[str, tuple[memoryview, int]]:
 
 def _data_offset(buf: memoryview, name: str, offset: int, path: str) -> int:
     """Where a member's data begins; its local header must repeat its name."""
-    try:
-        sig, *_, n, m = _LOCAL.unpack_from(buf, offset)
-    except struct.error:
-        sig = n = m = b""
+    sig, *_, n, m = _LOCAL.unpack_from(buf, offset) if offset + _LOCAL.size <= len(buf) else (b"", 0, 0)
     if sig != b"PK\3\4" or bytes(buf[offset + 30:offset + 30 + n]).decode("utf-8", "replace") != name:
         raise ArtifactError(f"damaged: member {name!r} has no header of its own", where=path, hint=_AGAIN)
     return offset + 30 + n + m
@@ -815,7 +812,7 @@ class Artifact:
             self.signatures(), self.member("manifest.json"), trusted_keys, self.path)
         if weights is not None and "external" not in self.manifest:
             raise AotError("its weights are not in a separate file, so others cannot be given", where=self.path)
-        self._functions: dict[str, Function] = {}
+        self._functions: dict[str, Function | Buckets] = {}
         self._verified: set[str] = set()
         self._weights: dict[str, np.ndarray] | None = None
         self._on_device: dict[str, Any] = {}
