@@ -75,7 +75,8 @@ def test_optional_packages_are_imported_where_used(folder):
 def test_the_loader_is_one_file_that_needs_three_packages():
     assert [p.name for p in LOADER.parent.glob("*.py")] == ["__init__.py"]
     used = {name.split(".")[0] for name, _ in imports(LOADER)}
-    assert used - set(sys.stdlib_module_names) - {"_sha2", "_sha256"} <= {"numpy", "ml_dtypes", "jaxlib"}
+    assert used - set(sys.stdlib_module_names) - {"_sha2", "_sha256"} <= {"numpy", "ml_dtypes", "jaxlib", "cryptography"}
+    assert not offenders([LOADER], {"cryptography"}, top_level_only=True)
 
 
 def test_commands_import_the_compiler_only_when_they_run():
