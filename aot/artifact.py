@@ -42,6 +42,8 @@ class Executable:
     device_kind: str = ""
     memory: dict[str, int] | None = None
     flops: int | None = None
+    plugin: str = ""
+    plugin_api: str = ""
 
     @classmethod
     def for_this_host(cls, target: str, blob: bytes, **kwargs: Any) -> Executable:
@@ -49,7 +51,7 @@ class Executable:
         return cls(target, blob, **host_info(), **kwargs)
 
     def manifest(self, member: str) -> dict:
-        entry = {k: v for k, v in self.__dict__.items() if k != "blob"}
+        entry = {k: v for k, v in self.__dict__.items() if k != "blob" and (v != "" or not k.startswith("plugin"))}
         return {**entry, "member": member}
 
 

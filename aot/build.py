@@ -249,11 +249,16 @@ def executable(program: Program, target: targets.Target) -> artifact.Executable:
 
 def as_executable(built: Any, target: targets.Target, xla_flags: dict) -> artifact.Executable:
     host, info = artifact.host_info(), built.info
+    name, cpu = target.name, target.kind == "cpu"
+    if target.kind == "pjrt":
+        from aot.compile import pjrt
+        name, cpu = pjrt.label(target), info["device"] == "cpu"
     return artifact.Executable(
-        target.name, built.blob, platform=info["platform"], machine=host["machine"] if target.kind == "cpu" else "",
+        name, built.blob, platform=info["platform"], machine=host["machine"] if cpu else "",
         cpu_features=info["cpu_features"], jaxlib=host["jaxlib"], jaxlib_build=host["jaxlib_build"],
-        xla_flags=xla_flags, device_kind=target.chip if target.kind != "cpu" else "", memory=info.get("memory"),
-        flops=info.get("flops"))
+        xla_flags=xla_flags, device_kind="" if target.kind in ("cpu", "pjrt") else target.chip, memory=info.get("memory"),
+        flops=info.get("flops"), plugin=info.get("plugin", ""),
+        plugin_api=info.get("plugin_api", ""))
 
 
 def _golden(program: Program, record: artifact.Function) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aot import targets
 from aot.errors import AotError
 from aot.pipeline import OPTIONS
 
@@ -277,7 +278,8 @@ def _resolve(manifest: Manifest, f: dict, over: dict) -> dict:
     return {"name": f["name"], "base": f["base"], "function": f["function"], "args": f.get("args", []),
             "named": f.get("named", {}), "static": f.get("static", {}), "weights": f.get("weights", {}),
             "weights_mode": f.get("weights_mode", "baked"), "transforms": f.get("transforms", []),
-            "donate": f.get("donate", []), "artifact": f["artifact"], "targets": pick("targets", ["cpu"]),
+            "donate": f.get("donate", []), "artifact": f["artifact"],
+            "targets": [targets.absolute(t, manifest.root) for t in pick("targets", ["cpu"])],
             "golden": golden or pick("golden", True), "x64": pick("x64", False),
             "xla_flags": {**project.get("xla_flags", {}), **f.get("xla_flags", {}), **over.get("xla_flags", {})}}
 

@@ -4,6 +4,7 @@
     cpu:x86-64-v2 | v3 | v4              any x86-64 CPU of this level
     cuda:h100, cuda:sm_90, ...           an NVIDIA GPU, which need not be here (extra `cuda`)
     tpu:v5e:2x2, tpu:v6e, ...            a TPU topology, which need not be here (extra `tpu`)
+    pjrt:PATH, pjrt:PATH:x86-64-v3       the PJRT plugin in that file, for loaders that use the same file
     stablehlo                            only the portable program, which every artifact contains
 """
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aot.errors import AotError
 
 @dataclass(frozen=True)
 class Target:
-    """One target.  name: its canonical text; memory: bytes of one device, 0 if unknown."""
+    """One target.  name: its canonical text; memory: bytes of one device, 0 if unknown; plugin: file of a `pjrt` target."""
     name: str
     kind: str
     chip: str = ""
@@ -27,6 +28,7 @@ class Target:
     features: tuple[str, ...] = ()
     config: str = field(default="", repr=False)
     topology: str = ""
+    plugin: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -67,10 +69,31 @@ TPUS = {"v4": ("2x2x1", 16 * GIB, 3), "v5e": ("2x2", 16 * GIB, 2), "v5p": ("2x2x
         "v6e": ("2x2", 32 * GIB, 2)}
 
 
-@cache
 def parse(text: str) -> Target:
     """The target of a text.  Raises AotError that lists what there is."""
+    return _parse(absolute(text))
+
+
+def absolute(text: str, folder: str = "") -> str:
+    """The text with the path of a plugin made absolute, from the folder or else from the current one."""
+    if not text.startswith("pjrt:"):
+        return text
+    path, level = _split_level(text.removeprefix("pjrt:"))
+    return f"pjrt:{os.path.abspath(os.path.join(folder, os.path.expanduser(path)))}{level and ':' + level}"
+
+
+def _split_level(text: str) -> tuple[str, str]:
+    path, _, level = text.rpartition(":")
+    return (path, level) if level in CPU_LEVELS else (text, "")
+
+
+@cache
+def _parse(text: str) -> Target:
     kind, _, rest = text.partition(":")
+    if kind == "pjrt" and rest:
+        path, level = _split_level(rest)
+        isa, features = CPU_LEVELS.get(level, ("", ()))
+        return Target(text, kind, level, 0, isa, features, plugin=path)
     rest = rest.lower()
     if text in ("cpu", "stablehlo"):
         return Target(text, text)
@@ -84,7 +107,7 @@ def parse(text: str) -> Target:
     known = {"cpu": CPU_LEVELS, "cuda": [*GPUS, *GPU_ALIASES], "tpu": TPUS}.get(kind)
     if known is None:
         raise AotError(f"unknown target {text!r}",
-                       hint="targets are cpu, cpu:x86-64-v3, cuda:CHIP, tpu:GENERATION and stablehlo; "
+                       hint="targets are cpu, cpu:x86-64-v3, cuda:CHIP, tpu:GENERATION, pjrt:PATH and stablehlo; "
                             "`aot targets` lists them")
     raise AotError(f"unknown target {text!r}", hint="there are: " + ", ".join(f"{kind}:{k}" for k in known))
 
@@ -123,6 +146,8 @@ def unavailable(target: Target) -> tuple[str, str] | None:
         missing = [f for f in target.features if f not in (host["cpu_features"] or ())]
         if missing:
             return f"this CPU lacks {', '.join(missing)}", "build it on a CPU of this level"
+    if target.plugin and not os.path.isfile(target.plugin):
+        return f"there is no file {target.plugin}", "pjrt:PATH names the shared library of a PJRT plugin"
     if target.kind in PLUGINS and plugin_path(target.kind) is None:
         return f"{PLUGINS[target.kind][0]} is not installed", f"pip install 'aotc[{target.kind}]'"
     return None

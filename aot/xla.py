@@ -270,6 +270,22 @@ def cross_compile(text: str, kind: str, plugin: str | None, topology: str, confi
 _plugins: dict[str, Any] = {}
 
 
+def plugin_client(path: str) -> Any:
+    """A client of a PJRT plugin file.  Raises XlaRuntimeError."""
+    xc, name = _mod("xc"), f"plugin:{path}"
+    if not xc.pjrt_plugin_loaded(name):
+        xc.load_pjrt_plugin_dynamically(name, path)
+        xc.initialize_pjrt_plugin(name)
+    return xc.make_c_api_client(name)
+
+
+def compile_for_plugin(client: Any, text: str, **flags) -> tuple[bytes, dict[str, Any]]:
+    """Compile for the first device of a plugin's client -> the executable, serialized, and `analysis` of it."""
+    device = client.devices()[0]
+    made = client.compile_and_load(text.encode(), _device_list((device,)), compile_options(device_ids=(device.id,), **flags))
+    return client.serialize_executable(made), analysis(made)
+
+
 def version_info() -> dict[str, str]:
     """Identity of the toolchain, for cache keys and manifests."""
     import jaxlib

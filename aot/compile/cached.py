@@ -74,7 +74,7 @@ def build(text: str, target: Any, flags: dict[str, Any]) -> Built:
         if built is not None:
             return built
     refuse_miss(fields)
-    built = _build_host(text, target, flags) if host else _build_cross(text, target, flags)
+    built = _BUILDERS.get(target.kind, _build_cross)(text, target, flags)
     if store is not None:
         store.put(k, built.blob, fields, built.info)
     return Built(built.blob, built.loaded, {**built.info, "hit": False})
@@ -89,7 +89,6 @@ def _from_cache(blob: bytes, header: dict, host: bool, text: str, flags: dict) -
 
 
 def _build_host(text: str, target: Any, flags: dict) -> Built:
-    from aot_runtime import host_info
     start = time.perf_counter()
     try:
         loaded = xla.compile_text(text, **flags)
@@ -97,10 +96,16 @@ def _build_host(text: str, target: Any, flags: dict) -> Built:
         raise AotError(f"XLA refuses the program for {target.name}: {str(e).splitlines()[0]}") from None
     info = {"compile_seconds": round(time.perf_counter() - start, 3), **xla.analysis(loaded)}
     blob = xla.serialize(loaded)
+    return Built(blob, loaded, {**info, "platform": "cpu", "cpu_features": cpu_features_of(blob, target)})
+
+
+def cpu_features_of(blob: bytes, target: Any) -> list[str] | None:
+    """What an executable that was compiled on this host for its CPU, or for a level, needs of a CPU."""
+    from aot_runtime import host_info
     features = host_info()["cpu_features"]
     if target.isa and features is not None:
-        features = sorted({*target.features, *extra_features(blob, features)})
-    return Built(blob, loaded, {**info, "platform": "cpu", "cpu_features": features})
+        return sorted({*target.features, *extra_features(blob, features)})
+    return features
 
 
 def _build_cross(text: str, target: Any, flags: dict) -> Built:
@@ -112,6 +117,14 @@ def _build_cross(text: str, target: Any, flags: dict) -> Built:
         raise AotError(f"XLA refuses the program for {target.name}: {str(e).splitlines()[0]}") from None
     info = {"compile_seconds": round(time.perf_counter() - start, 3), **xla.analysis(compiled)}
     return Built(compiled.serialize(), None, {**info, "platform": target.kind, "cpu_features": None})
+
+
+def _build_for_plugin(text: str, target: Any, flags: dict) -> Built:
+    from aot.compile import pjrt
+    return pjrt.build(text, target, flags)
+
+
+_BUILDERS = {"cpu": _build_host, "pjrt": _build_for_plugin}
 
 
 def _vex(maps: tuple[int, ...], opcodes: bytes) -> bytes:
@@ -151,6 +164,8 @@ def refuse_miss(fields: dict) -> None:
 
 def fields_of(text: str, target: Any, flags: dict) -> dict[str, Any]:
     """Everything that decides the executable of a program for a `Target`."""
+    if target.kind == "pjrt":
+        return plugin_fields(text, flags, target)
     return host_fields(text, flags, target.name) if target.kind == "cpu" else cross_fields(text, flags, target)
 
 
@@ -163,10 +178,19 @@ def program_fields(text: str, target: str, flags: dict) -> dict[str, Any]:
 
 def host_fields(text: str, flags: dict, target: str = "cpu") -> dict[str, Any]:
     """The same for an executable of this host's CPU."""
+    return {**program_fields(text, target, flags), **_this_cpu(), "devices": len(xla.devices())}
+
+
+def _this_cpu() -> dict[str, Any]:
     from aot_runtime import host_info
     host = host_info()
-    return {**program_fields(text, target, flags), "machine": host["machine"], "cpu_features": host["cpu_features"],
-            "xla_flags": xla_flags(), "devices": len(xla.devices())}
+    return {"machine": host["machine"], "cpu_features": host["cpu_features"], "xla_flags": xla_flags()}
+
+
+def plugin_fields(text: str, flags: dict, target: Any) -> dict[str, Any]:
+    """The same for an executable of a plugin file, wherever that lies."""
+    from aot.compile import pjrt
+    return {**program_fields(text, pjrt.label(target), flags), **_this_cpu(), "plugin": pjrt.file_sha256(target.plugin)}
 
 
 def cross_fields(text: str, flags: dict, target: Any) -> dict[str, Any]:

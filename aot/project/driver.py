@@ -19,6 +19,7 @@ from aot.manifest import Manifest
 from aot.project import dependencies
 from aot.project.pool import Pool
 from aot.project.state import LOCK, Lock, State
+from aot.targets import absolute
 
 Report = Callable[[dict], None]
 
@@ -96,7 +97,7 @@ class Builder:
         groups: dict[str, list[dict]] = {}
         for item in items:
             if self.options.targets:
-                item["targets"] = list(self.options.targets)
+                item["targets"] = [absolute(t) for t in self.options.targets]
             groups.setdefault(item["artifact"], []).append(item)
         chosen = self._chosen(groups)
         return ([Job(os.path.join(self.output, name), group, {"items": group, **self.identity, "tools": self._tools(group)})
@@ -105,8 +106,9 @@ class Builder:
     def _tools(self, items: list[dict]) -> dict[str, str]:
         """The tools that take part in building these: a plugin only where a target needs it."""
         kinds = {t.partition(":")[0] for i in items for t in i["targets"]}
-        return {k: v for k, v in self.identity["tools"].items()
-                if k not in dependencies.PLUGINS or dependencies.PLUGINS[k] in kinds}
+        plugins = _plugins({t for i in items for t in i["targets"]}) if "pjrt" in kinds else {}
+        return {**{k: v for k, v in self.identity["tools"].items()
+                   if k not in dependencies.PLUGINS or dependencies.PLUGINS[k] in kinds}, **plugins}
 
     def _chosen(self, groups: dict[str, list[dict]]) -> set[str]:
         chosen = set() if self.options.names else set(groups)
@@ -162,7 +164,8 @@ class Builder:
         m, profile = self.manifest, self.options.profile
         tables = [(("profile", profile), m.profiles.get(profile, {})),
                   *((("function", i), f) for i, f in enumerate(m.functions)), (("project",), m.project)]
-        return next(((*at, "targets") for at, table in tables if name in table.get("targets", ())), ())
+        return next(((*at, "targets") for at, table in tables
+                     if name in (absolute(t, self.root) for t in table.get("targets", ()))), ())
 
     # ---- working ----
     def _task(self) -> dict:
@@ -175,7 +178,7 @@ class Builder:
             os.makedirs(folder, exist_ok=True)
         except OSError as e:
             raise AotError(f"{self.output}: cannot be written: {e.strerror or e}") from None
-        return os.path.join(folder, f"{name.replace(':', '-')}.log")
+        return os.path.join(folder, f"{name.replace(':', '-').replace('/', '-')}.log")
 
     def _work(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -283,6 +286,14 @@ class Builder:
         return {"ok": ok, "fresh": len(jobs) - len(stale), "built": len(built), "failed": failed,
                 "skipped": len(stale) - len(built) - failed,
                 "errors": self.errors, "records": records}
+
+
+def _plugins(names: set[str]) -> dict[str, str]:
+    """The plugin files among some targets, by what is in them."""
+    from aot.compile.pjrt import file_sha256
+    from aot.targets import parse
+    files = {parse(t).plugin for t in names} - {""}
+    return {f"plugin {os.path.basename(f)}": file_sha256(f)[:16] for f in sorted(files) if os.path.isfile(f)}
 
 
 class TaskError(AotError):

@@ -87,9 +87,30 @@ static aot_code compile_program(const aot_runtime *r, bytes program, json flags,
   return code;
 }
 
+/* What the plugin itself serialized: jaxlib (from 0.9.2 on) puts a message of the name `pjrt_ifrt`, and its length as a varint,
+ * in front. */
+static bytes without_ifrt(bytes blob) {
+  static const char mark[] = "pjrt_ifrt";
+  uint64_t size = 0;
+  size_t at = 0, i;
+  bytes rest;
+  while (at < blob.size && at < 9) {
+    size |= (uint64_t)(blob.at[at] & 127) << 7 * at;
+    if (blob.at[at++] < 128) break;
+  }
+  if (size > blob.size - at) return blob;
+  for (i = 0; i + sizeof mark - 1 <= size && i < 64; i++)
+    if (!memcmp(blob.at + at + i, mark, sizeof mark - 1)) {
+      rest.at = blob.at + at + size, rest.size = blob.size - at - (size_t)size;
+      return rest;
+    }
+  return blob;
+}
+
 static aot_code deserialize(const aot_runtime *r, bytes blob, const char *where, PJRT_LoadedExecutable **out, aot_error *error) {
   aot_code code;
   ARGS(PJRT_Executable_DeserializeAndLoad, a);
+  blob = without_ifrt(blob);
   a.client = r->client, a.serialized_executable = (const char *)blob.at, a.serialized_executable_size = blob.size;
   code = pjrt_failed(r->api, r->api->PJRT_Executable_DeserializeAndLoad(&a), AOT_ERROR_HOST, where, "rejected by the plugin", error);
   *out = code ? NULL : a.loaded_executable;

@@ -20,30 +20,26 @@ static const char *base_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-static bool plugin_misfit(aot_runtime *r, arena *memory, json plugin, text *why) {
-  const char *file = json_string(memory, json_get(plugin, "file"));
-  const char *sha256 = json_string(memory, json_get(plugin, "sha256"));
+static bool plugin_misfit(aot_runtime *r, const char *sha256, text *why) {
   char hex[65];
   aot_error error;
   if (runtime_sha256(r, hex, &error)) {
     text_add(why, "%s: %s", error.where, error.message);
     return true;
   }
-  if (sha256 && !strcmp(sha256, hex)) return false;
-  text_add(why, "built with the plugin %.80s (sha256 %.12s...), this is %.80s (%.12s...)", file ? file : "?", sha256 ? sha256 : "?",
-           base_name(r->plugin), hex);
+  if (!strcmp(sha256, hex)) return false;
+  text_add(why, "built with the plugin of sha256 %.12s..., %.80s has %.12s...", sha256, base_name(r->plugin), hex);
   return true;
 }
 
 /* Why an executable must not be tried here, appended to `why`; false when it fits.  The cheap checks come first. */
 static bool misfit(const aot_artifact *a, json exe, text *why) {
-  const json plugin = json_get(exe, "plugin");
   arena memory = {NULL};
-  const char *machine = json_string(&memory, json_get(exe, "machine"));
+  const char *machine = json_string(&memory, json_get(exe, "machine")), *plugin = json_string(&memory, json_get(exe, "plugin"));
   bool no = true;
-  if (!json_is(plugin, '{')) text_add(why, "made for jaxlib and its Python loader, not for a PJRT plugin");
+  if (!plugin) text_add(why, "made for jaxlib and its Python loader, not for a PJRT plugin");
   else if (!a->runtime) text_add(why, "no plugin was loaded");
-  else no = (machine && *machine && cpu_misfit(machine, json_get(exe, "cpu_features"), why)) || plugin_misfit(a->runtime, &memory, plugin, why);
+  else no = (machine && *machine && cpu_misfit(machine, json_get(exe, "cpu_features"), why)) || plugin_misfit(a->runtime, plugin, why);
   arena_free(&memory);
   return no;
 }
