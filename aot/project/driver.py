@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -293,7 +294,8 @@ def _plugins(names: set[str]) -> dict[str, str]:
     from aot.compile.pjrt import file_sha256
     from aot.targets import parse
     files = {parse(t).plugin for t in names} - {""}
-    return {f"plugin {os.path.basename(f)}": file_sha256(f)[:16] for f in sorted(files) if os.path.isfile(f)}
+    return {"plugin_" + re.sub(r"[^\w-]", "_", os.path.basename(f), flags=re.ASCII): file_sha256(f)[:16]
+            for f in sorted(files) if os.path.isfile(f)}
 
 
 class TaskError(AotError):
