@@ -22,7 +22,8 @@ def json_schema() -> dict:
                             "TREE": _TREE}}
 
 
-_SCALARS = {str: {"type": "string"}, bool: {"type": "boolean"}, int: {"type": "integer", "minimum": 0},
+_SCALARS = {str: {"type": "string"}, bool: {"type": "boolean"}, float: {"type": "number"},
+            int: {"type": "integer", "minimum": 0},
             None: {"type": "null"}}
 _TREE = {"anyOf": [{"enum": ["*", None]}, *({"type": "object", "required": [k]} for k in ("tuple", "list", "dict", "fields"))]}
 

@@ -67,6 +67,12 @@ class Program:
     @cached_property
     def lowered(self) -> Any: return self.traced.lower()
 
+    def text(self, target: targets.Target) -> str:
+        """The program as StableHLO text for the platform of a target."""
+        if target.platform == "cpu":
+            return self.lowered.text
+        return self.traced.lower(lowering_platforms=(target.platform,)).text
+
     @cached_property
     def built(self) -> Any:
         """The executable for this process's CPU, serialized and loaded."""
@@ -75,7 +81,7 @@ class Program:
     def build(self, target: targets.Target) -> Any:
         """The executable for a target for which this process is set up."""
         from aot.compile import cached
-        return cached.build(self.lowered.text, target, self.xla_flags)
+        return cached.build(self.text(target), target, self.xla_flags)
 
     @cached_property
     def compiled(self) -> Any:
@@ -243,7 +249,7 @@ def executable(program: Program, target: targets.Target) -> artifact.Executable:
     """Compile for a target, and what the result needs of its host.  Other targets than `cpu` get a worker process."""
     if target.name != "cpu":
         from aot.project.pool import compile_elsewhere
-        return compile_elsewhere(program.lowered.text, target, program.xla_flags)
+        return compile_elsewhere(program.text(target), target, program.xla_flags)
     return as_executable(program.built, target, program.xla_flags)
 
 

@@ -28,20 +28,33 @@ class Traced:
     def out_info(self) -> Any:
         return described(self.out_tree, self.out_avals)
 
-    def lower(self, **_) -> Lowered:
-        from aot.lower import lower
-        text, consts, callbacks = lower(self.entry.jaxpr, f"jit_{self.fun_name}", self.entry.donated)
-        return Lowered(self, text, consts, callbacks)
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
+        """The StableHLO module.  lowering_platforms: ("cpu",), ("cuda",), ("rocm",) or ("tpu",), which chooses the branches of
+        `lax.platform_dependent`; by default the processor's."""
+        platforms = tuple(lowering_platforms or ("cpu",))
+        if len(platforms) != 1 or platforms[0] not in PLATFORMS:
+            raise NotImplementedError(f"lowering_platforms={platforms!r} is not supported. "
+                                      f"hint: lower for one platform at a time, of {', '.join(PLATFORMS)}")
+        return Lowered(self, platforms[0])
+
+
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 class Lowered:
     """A StableHLO module.  `@main` takes the hoisted constants `consts` first, then the flat inputs."""
 
-    def __init__(self, traced: Traced, text: str, consts: Sequence, callbacks: Sequence):
-        self.traced, self.text, self._consts, self.callbacks = traced, text, list(consts), list(callbacks)
+    def __init__(self, traced: Traced, platform: str):
+        self.traced, self.platform = traced, platform
+        self.text, self._consts, self.callbacks = self._lower()
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
         self.in_avals, self.out_avals = traced.in_avals, traced.out_avals
         self.donated = traced.entry.donated or (False,) * len(self.in_avals)
+
+    def _lower(self, **options: Any) -> tuple[str, list, list]:
+        from aot.lower import lower
+        entry = self.traced.entry
+        return lower(entry.jaxpr, f"jit_{self.traced.fun_name}", entry.donated, platform=self.platform, **options)
 
     out_info = property(lambda self: self.traced.out_info)
 
@@ -60,9 +73,7 @@ class Lowered:
 
     def located_text(self, root: str | None = None) -> str:
         """The module with each operation's source line, relative to root."""
-        from aot.lower import lower
-        return lower(self.traced.entry.jaxpr, f"jit_{self.traced.fun_name}", self.traced.entry.donated,
-                     locations=True, root=root)[0]
+        return self._lower(locations=True, root=root)[0]
 
     def compiler_ir(self, dialect: str | None = None):
         return xla.parse(self.text)
@@ -74,6 +85,9 @@ class Lowered:
         """Compile for this process's device.  compiler_options: XLA debug options by name."""
         from aot.compile import cached
         from aot.compile.eager import Program
+        if self.platform != "cpu":
+            raise NotImplementedError(f"lowered for {self.platform}, which this process does not have. "
+                                      "hint: `aot compile --target` builds for machines that are not here")
         executable = cached.compile_text(self.text, host_callbacks=self.callbacks, **(compiler_options or {}))
         return Compiled(self, Program(executable, self.out_avals, self._consts, self.text, self.callbacks))
 

@@ -31,6 +31,11 @@ class Target:
     plugin: str = ""
 
     @property
+    def platform(self) -> str:
+        """The platform that programs are lowered for."""
+        return self.kind if self.kind in ("cuda", "tpu") else "cpu"
+
+    @property
     def environment(self) -> dict[str, str]:
         """Variables that must be set before XLA starts: its ISA limit holds for a whole process."""
         if self.isa:

@@ -204,3 +204,11 @@ def test_compare(got, want, ok):
                                               ("bfloat16", 5e-2), ("float8_e5m2", 0.2)])
 def test_tolerances(dtype, tolerance):
     assert replay.tolerance(aot_runtime.dtype_of(dtype)) == tolerance
+
+
+@pytest.mark.parametrize("target, op", [("cpu", "sine"), ("cpu:x86-64-v3", "sine"), ("cuda:h100", "cosine"), ("tpu:v5e", "exponential")])
+def test_each_target_gets_the_branches_of_its_platform(target, op):
+    from aot import lax, targets
+    def f(x): return lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos, default=jnp.exp)
+    text = build.Program(f, [spec.parse("f32[3]")]).text(targets.parse(target))
+    assert [o for o in ("sine", "cosine", "exponential") if f"stablehlo.{o}" in text] == [op]

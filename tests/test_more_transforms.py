@@ -107,3 +107,32 @@ def test_clear_caches():
     aot.clear_caches()
     f(3.)
     assert len(count) == 2 and float(lax.sin(0.)) == 0
+
+
+# ---- platforms -----------------------------------------------------------------------------------------------------
+
+def by_platform(x):
+    return aot.lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos, default=jnp.exp)
+
+
+@pytest.mark.parametrize("platform, op", [("cpu", "sine"), ("cuda", "cosine"), ("tpu", "exponential"), ("rocm", "exponential")])
+def test_branches_are_chosen_by_the_platform_that_is_lowered_for(platform, op):
+    def f(x): return aot.jit(by_platform)(x) * 2
+    text = aot.jit(aot.grad(f)).trace(1.0).lower(lowering_platforms=(platform,)).as_text()
+    derived = {"sine": "cosine", "cosine": "sine", "exponential": "exponential"}[op]
+    assert f"stablehlo.{derived}" in text
+    text = aot.jit(f).trace(1.0).lower(lowering_platforms=(platform,)).as_text()
+    assert [o for o in ("sine", "cosine", "exponential") if f"stablehlo.{o}" in text] == [op]
+
+
+def test_platforms_that_cannot_be_lowered_for():
+    traced = aot.jit(by_platform).trace(1.0)
+    for platforms in (("cpu", "cuda"), ("gpu",)):
+        with pytest.raises(NotImplementedError, match="hint: lower for one platform at a time, of cpu, cuda, rocm, tpu"):
+            traced.lower(lowering_platforms=platforms)
+    with pytest.raises(NotImplementedError, match="lowered for cuda, which this process does not have"):
+        traced.lower(lowering_platforms=("cuda",)).compile()
+    with pytest.raises(TypeError):
+        traced.lower(platform="cuda")
+    with pytest.raises(NotImplementedError, match="no branch for platform 'tpu' and no default; it has cpu, cuda"):
+        aot.jit(lambda x: aot.lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos)).trace(1.0).lower(lowering_platforms=("tpu",))

@@ -262,8 +262,8 @@ def stage_flat(fn: Callable, avals: Sequence[ShapedArray]) -> Jaxpr:
 class Module:
     """One StableHLO module: @main plus one private function per called jaxpr."""
 
-    def __init__(self, name: str = "main", locations: bool = False, root: str | None = None):
-        self.name, self.locations, self.root = name, locations, root
+    def __init__(self, name: str = "main", locations: bool = False, root: str | None = None, platform: str = "cpu"):
+        self.name, self.locations, self.root, self.platform = name, locations, root, platform
         self.functions: dict[int, tuple[str, list[int]]] = {}
         self.names: set[str] = {"main"}
         self.keep: list[Jaxpr] = []           # ids above stay valid while their jaxprs live
@@ -412,9 +412,11 @@ def _nested(value: np.ndarray) -> str:
 
 
 def lower(jaxpr: Jaxpr, name: str = "main", donated: Sequence[bool] = (), locations: bool = False,
-          root: str | None = None) -> tuple[str, list, list[Callable]]:
-    """-> (StableHLO text, hoisted arrays = leading parameters of @main, host callbacks)."""
-    module = Module(name, locations, root)
+          root: str | None = None, platform: str = "cpu") -> tuple[str, list, list[Callable]]:
+    """-> (StableHLO text, hoisted arrays = leading parameters of @main, host callbacks).
+
+    platform: which branches of `platform_dependent` are written; the rest is the same for all."""
+    module = Module(name, locations, root, platform)
     attrs = [" {jax.buffer_donor = true}" if d else "" for d in donated]
     text, weights = module.main(jaxpr, attrs)
     return text, weights, module.callbacks

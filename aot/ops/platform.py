@@ -23,12 +23,11 @@ class PlatformDependent(Cond):
         self.platforms = platforms      # of the branches; "" is the default
 
     def lower(self, e, ins, outs, index, *xs, branches):
-        platform = getattr(e.module, "platform", None) or "cpu"
-        for name in (platform, ""):
+        for name in (e.module.platform, ""):
             if name in self.platforms:
                 return e.jaxpr(branches[self.platforms.index(name)], xs)
-        raise NotImplementedError(f"platform_dependent has no branch for platform {platform!r} and no default; it has "
-                                  f"{', '.join(self.platforms)}")
+        raise NotImplementedError(f"platform_dependent has no branch for platform {e.module.platform!r} and no default; it "
+                                  f"has {', '.join(self.platforms)}. hint: give it a default")
 
 
 @cache

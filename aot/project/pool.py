@@ -108,7 +108,7 @@ def compile_elsewhere(text: str, target: Any, flags: dict[str, Any]) -> Any:
     store = cache.active()
     where = {"directory": store.directory, "offline": not store.remotes} if store else None
     with tempfile.TemporaryDirectory() as stage, Pool() as pool:
-        with open(os.path.join(stage, "main.mlir"), "w") as f:
+        with open(os.path.join(stage, f"{target.platform}.mlir"), "w") as f:
             f.write(text)
         task = {"do": "compile", "root": os.getcwd(), "output": stage, "stage": stage, "target": target.name, "number": 0,
                 "item": {"xla_flags": flags}, "cache": where}

@@ -1,7 +1,7 @@
 """What workers do: trace and lower one function, compile it for one more target, write one artifact.
 
 Each task is a function of a JSON-like dict in a process of its own.  Intermediate results lie in the task's `stage`
-folder: `record.json`, `program.mlirbc`, `main.mlir`, `weights`, `golden`, `exec.N` and `exec.N.json`.
+folder: `record.json`, `program.mlirbc`, `PLATFORM.mlir`, `weights`, `golden`, `exec.N` and `exec.N.json`.
 """
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import mmap
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,7 @@ def lower(task: Task) -> dict:
         _give_inputs(program, item)
     if item["golden"] and task["target"] and targets.parse(task["target"]).kind == "cpu":
         record.golden = build._golden(program, record)
-    _save_stage(stage, program, record, weights)
+    _save_stage(stage, program, record, weights, item["targets"])
     return {"dependencies": files, "signature": _signature(record), "compile": info,
             "program": _digest(record.program or b""), "weights": _weights_digest(weights)}
 
@@ -140,7 +140,7 @@ def compile_one(task: Task) -> dict:
     """Compile what `lower` wrote for another target."""
     from aot.compile import cached
     target = targets.require(task["target"])
-    with open(os.path.join(task["stage"], "main.mlir")) as f:
+    with open(os.path.join(task["stage"], f"{target.platform}.mlir")) as f:
         built = cached.build(f.read(), target, task["item"]["xla_flags"])
     exe = build.as_executable(built, target, task["item"]["xla_flags"])
     return {"compile": _save_executable(task["stage"], task["number"], exe, built.info, target)}
@@ -196,10 +196,11 @@ def _write(stage: str, name: str, *parts: Any) -> None:
         raise AotError(f"{stage}: cannot be written: {e.strerror or e}") from None
 
 
-def _save_stage(stage: str, program: build.Program, record: artifact.Function, weights: dict) -> None:
+def _save_stage(stage: str, program: build.Program, record: artifact.Function, weights: dict, wanted: Sequence[str]) -> None:
     _write(stage, "record.json", json.dumps({k: v for k, v in record.__dict__.items() if k not in _PARTS}).encode())
     _write(stage, "program.mlirbc", record.program)
-    _write(stage, "main.mlir", program.lowered.text.encode())
+    for target in {t.platform: t for t in map(targets.parse, wanted)}.values():
+        _write(stage, f"{target.platform}.mlir", program.text(target).encode())
     _write(stage, "weights", *artifact.pack_tensors(weights))
     if record.golden is not None:
         named = {f"{s}.{i}": a for s, arrays in zip(("in", "out"), record.golden) for i, a in enumerate(arrays)}

@@ -232,15 +232,15 @@ def _refusal(name: str, members: dict, flags: int, method: int, packed: int, siz
 #
 # What a manifest must look like: a type; a tuple of values or types, any of them; [what each element is]; {...: what
 # each value is}; a table of fields, where a name that ends in "?" may be missing and other fields are ignored.
-# `int` is a whole number >= 0.  A pytree ("tree") has a check of its own.
+# `int` is a whole number >= 0, `float` any number.  A pytree ("tree") has a check of its own.
 
 ANY = object()
 TREE = "tree"
 ARRAY = {"shape": [int], "dtype": str}
 ENTRY = {"name": str, **ARRAY, "data?": ARRAY, "donated?": bool}
 EXECUTABLE = {"target": str, "member": str, "platform": str, "machine": str, "cpu_features": ([str], None), "jaxlib": str,
-              "jaxlib_build": str, "xla_flags?": {...: ANY}, "device_kind?": str, "plugin?": str, "memory?": ({...: int}, None),
-              "flops?": (int, None)}
+              "jaxlib_build": str, "xla_flags?": {...: ANY}, "device_kind?": str, "plugin?": str,
+              "memory?": ({...: float}, None), "flops?": (float, None)}
 FUNCTION = {"arguments": [{"name": str, "tree": TREE, "keyword?": bool}], "inputs": [ENTRY], "outputs": [ENTRY],
             "out_tree": TREE, "parameters": [(int, str)], "executables": [EXECUTABLE], "program?": str, "stablehlo?": str,
             "xla_flags?": {...: ANY}, "custom_calls?": [str], "golden?": str, "static?": {...: str}, "base?": str,
@@ -267,6 +267,8 @@ def _check_shape(value: Any, shape: Any, at: str) -> None:
             _check_shape(v, shape[0], f"{at}[{i}]")
     elif isinstance(shape, dict):
         _check_table(value, shape, at)
+    elif shape is float and type(value) is int:
+        return
     elif type(value) is not shape or shape is int and value < 0:
         raise ValueError(at)
 
