@@ -22,6 +22,17 @@ class Format:
     run: Callable[[Any, Arrays], list[np.ndarray]]
 
 
+def export_tflite(text: str, **options: Any) -> Any:
+    from aot.exporters import tflite
+    return tflite.export(text, **options)
+
+
+def run_tflite(model: Any, inputs: Arrays) -> list[np.ndarray]:
+    from aot.exporters.tflite.run import run
+    return run(model, inputs)
+
+
 FORMATS = {
     "xla": Format(lambda text: text, run_xla),      # checks the programs and the harness itself
+    "tflite": Format(export_tflite, run_tflite),
 }

@@ -1,0 +1,10 @@
+"""StableHLO to TFLite.
+
+    from aot.exporters import tflite
+    tflite.export(program_text).data          # bytes of a .tflite file, or Refused
+"""
+from __future__ import annotations
+
+from .export import Exported, export
+
+__all__ = ["Exported", "export"]
