@@ -33,7 +33,7 @@ class Arithmetic(Shapes):
     def elementwise(self, operator: str, *xs: Tensor, dtype=None) -> Tensor:
         """One node; flat where the rank is above four, with equal shapes where the kernel does not broadcast."""
         shape = next((x.shape for x in xs if x.rank), ())
-        if operator.startswith("STABLEHLO_"):
+        if operator.startswith("STABLEHLO_") or operator == "ATAN2":
             xs = tuple(self.broadcast(x, shape) for x in xs)
         else:
             xs = tuple(self._scalar_if_splat(x, xs) for x in xs)
@@ -185,6 +185,11 @@ class Arithmetic(Shapes):
 
     def select(self, predicate: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return self.elementwise("SELECT_V2", predicate, x, y, dtype=x.dtype)
+
+    def any(self, x: Tensor) -> Tensor:
+        """Whether any element is true: bool[]."""
+        flat = self.reshape(x, (x.size,))
+        return self.node("REDUCE_ANY", [flat, self.i32([0])], ())
 
     # ---- logic and bits ----
     def logical_and(self, x: Tensor, y: Tensor) -> Tensor: return self.elementwise("LOGICAL_AND", x, y)

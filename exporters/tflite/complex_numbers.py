@@ -39,6 +39,11 @@ def constant(g: Functions, value: np.ndarray) -> Any:
     return Complex(g.const(np.real(value)), g.const(np.imag(value)))
 
 
+def parts(value: Any) -> tuple[Tensor, ...]:
+    """A real value as itself, a complex one as its parts."""
+    return (value.re, value.im) if isinstance(value, Complex) else (value,)
+
+
 def both(f: Any, *zs: Any) -> Any:
     """f on the parts of complex values, or on real ones: for what only moves elements."""
     if not any(isinstance(z, Complex) for z in zs):

@@ -10,8 +10,17 @@ import numpy as np
 from aot.exporters import stablehlo
 from aot.exporters.report import Report
 
-from . import rows_elementwise, rows_shapes  # noqa: F401  registers rows
-from .complex_numbers import PARTS, Complex, Math
+from . import (  # noqa: F401  each registers rows
+    rows_contraction,
+    rows_control,
+    rows_elementwise,
+    rows_indexing,
+    rows_linalg,
+    rows_reduction,
+    rows_shapes,
+    rows_sort,
+)
+from .complex_numbers import PARTS, Complex, Math, parts
 from .flatbuffer import Model, Signature
 from .kernels import NoKernel, profile
 from .lowering import Lowering, check_type
@@ -54,11 +63,6 @@ def export(source: Any, *, runtime: str = "current", input_names: Sequence[str] 
     signature = Signature([n for names in inputs for n in names], [n for names in outputs for n in names])
     data = graph.model.to_bytes(signature, {k: v.encode() for k, v in (metadata or {}).items()})
     return Exported(data, inputs, outputs, program.input_types, program.output_types)
-
-
-def parts(value: Any) -> tuple[Any, ...]:
-    """A real value as itself, a complex one as its parts."""
-    return (value.re, value.im) if isinstance(value, Complex) else (value,)
 
 
 def _check_types(report: Report, kind: str, types: Sequence[stablehlo.Type]) -> None:

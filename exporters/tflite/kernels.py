@@ -43,7 +43,7 @@ CURRENT = {
     "TOPK_V2": "i8 i16 i32 i64 u8 f32", "BATCH_MATMUL": "f32", "FULLY_CONNECTED": "f32 i8", "CONV_2D": "f32",
     "DEPTHWISE_CONV_2D": "f32", "CONV_3D": "f32", "TRANSPOSE_CONV": "f32", "MAX_POOL_2D": "f32", "AVERAGE_POOL_2D": "f32",
     "WHILE": ANY, "IF": "i1", "STABLEHLO_CASE": "i32",
-    "QUANTIZE": "f32 i8", "DEQUANTIZE": "i8 f16",
+    "STABLEHLO_RNG_BIT_GENERATOR": "u64", "QUANTIZE": "f32 i8", "DEQUANTIZE": "i8 f16",
 }
 
 #: operator -> version, where it is not 1
