@@ -398,13 +398,14 @@ def run_passes(module: Any, pipeline: str) -> None:
 def legalize(module: Any, keep: Collection[str] = (), composites: Collection[str] = ()) -> None:
     """Express deprecated operations, the dialect chlo and composites in plain StableHLO, in place.
 
-    keep: chlo operations to keep: each becomes a custom call of its name with its attributes as `mhlo.backend_config`.
+    keep: chlo operations to keep, `chlo.erf` or for one element type `chlo.erf:f32`: each becomes a custom call of its
+    name with its attributes as `mhlo.backend_config`.
     composites: names of composites to keep.  Unknown sizes are refined as far as they follow from known ones.
     """
     with module.context:
         _hide_kept(module, set(keep))
     excepted = f"{{except={','.join(sorted(composites))}}}" if composites else ""
-    steps = ["chlo-legalize-to-stablehlo", f"stablehlo-legalize-composite-to-call{excepted}",
+    steps = ["chlo-legalize-to-stablehlo", "stablehlo-complex-math-expander", f"stablehlo-legalize-composite-to-call{excepted}",
              "stablehlo-legalize-deprecated-ops", "stablehlo-canonicalize-dynamism"]
     run_passes(module, f"builtin.module(func.func({','.join(steps)}))")
     if "tensor<?x" in (text := str(module.operation)) or "x?x" in text or "dynamic" in text:
@@ -415,7 +416,7 @@ def _hide_kept(module: Any, keep: set[str]) -> None:
     ir, stablehlo = mlir_bindings()
 
     def visit(op):
-        if op.name in keep:
+        if op.name.startswith("chlo.") and not keep.isdisjoint((op.name, f"{op.name}:{op.results[0].type.element_type}")):
             with ir.InsertionPoint(op), op.location:
                 attributes = {"call_target_name": ir.StringAttr.get(op.name),
                               "mhlo.backend_config": ir.DictAttr.get({

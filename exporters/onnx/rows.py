@@ -1,0 +1,14 @@
+"""Importing this module fills the tables of rows."""
+from . import (  # noqa: F401
+    bits,
+    complex_rows,
+    control,
+    elementwise,
+    indexing,
+    linear_algebra,
+    products,
+    reductions,
+    shapes,
+    sorting,
+    spectral,
+)
