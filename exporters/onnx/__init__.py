@@ -1,8 +1,7 @@
 """StableHLO programs as ONNX models.
 
-    from aot.exporters import onnx, stablehlo
-    program = stablehlo.read(Path("model.mlirbc"), keep=onnx.KEEP)
-    exported = onnx.export(program, opset=21)          # raises Refused with all that ONNX cannot express
+    from aot.exporters import onnx
+    exported = onnx.export(Path("model.mlirbc"), opset=21)      # raises Refused with all that ONNX cannot express
     exported.save("model.onnx")
 
 Where to find what: graph.py writes nodes and casts to types that the runtime computes (kernels.py); lowering.py has the

@@ -88,17 +88,24 @@ class Lowering:
     def read(self, v: Value) -> Exported:
         return self.env[v]
 
-    def given(self, type: Type, name: str) -> Exported:
-        """An input of a graph: a tensor of this name, or NAME.real and NAME.imag."""
+    def given(self, type: Type, name: Sequence[str]) -> Exported:
+        """An input of a graph, under one name or those of its parts."""
         if type.dtype.kind != "c":
-            return Tensor(name, type.shape, type.dtype)
+            return Tensor(name[0], type.shape, type.dtype)
         part = part_dtype(type.dtype)
-        return Pair(Tensor(f"{name}.real", type.shape, part), Tensor(f"{name}.imag", type.shape, part))
+        return Pair(Tensor(name[0], type.shape, part), Tensor(name[1], type.shape, part))
 
     def constant(self, value: np.ndarray) -> Exported:
         if value.dtype.kind == "c":
             return Pair(self.g.constant(value.real), self.g.constant(value.imag))
         return self.g.constant(value)
+
+    def weight(self, name: str, value: np.ndarray) -> Exported:
+        """A known array under a name of its own."""
+        if value.dtype.kind == "c":
+            return Pair(self.weight(f"{name}.real", value.real), self.weight(f"{name}.imag", value.imag))
+        self.g.initializers[name] = value
+        return Tensor(name, value.shape, value.dtype, array=value)
 
     # ---- operations ----
     def ops(self, ops: Iterable[Op]) -> None:
@@ -113,7 +120,7 @@ class Lowering:
             found = self.apply(op, [self.read(v) for v in op.operands])
         except Inexpressible as e:
             self.refuse(op, e.why, e.hint)
-            found = [self.given(r.type, self.g.fresh("unsupported")) for r in op.results]
+            found = [self.given(r.type, (self.g.fresh("unsupported"),) * 2) for r in op.results]
         self.env.update(zip(op.results, found))
 
     def apply(self, op: Op, xs: Sequence[Exported]) -> list[Exported]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +14,9 @@ from aot.errors import AotError
 from aot.exporters import stablehlo
 from aot.exporters.report import Report
 
-from .control import flat, named
+from .control import flat
 from .graph import ELEMENTS, Graph, Tensor
-from .lowering import Lowering, Pair
+from .lowering import Lowering
 
 DEFAULT_OPSET, MIN_OPSET, MAX_OPSET = 21, 18, 28
 #: operations of the dialect chlo that have rows; `NAME:TYPE` for one element type
@@ -27,14 +27,22 @@ EXTERNAL_MIN = 1 << 10
 
 @dataclass
 class Exported:
-    """A model and how its inputs and outputs are named.
+    """A model, and how its arrays relate to those of the program.
 
-    renamed: what has another name in the model than in the program, such as the parts of complex numbers.
+    model: a ModelProto.  inputs, outputs: the names of the model's arrays for each argument and result; a complex one has
+    two, its real and its imaginary part.  renamed: program name -> names in the model, where they differ.
     """
     model: Any
-    inputs: list[str]
-    outputs: list[str]
-    renamed: dict[str, list[str]] = field(default_factory=dict)
+    inputs: list[tuple[str, ...]]
+    outputs: list[tuple[str, ...]]
+    input_types: list[stablehlo.Type] = field(default_factory=list)
+    output_types: list[stablehlo.Type] = field(default_factory=list)
+    renamed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def data(self) -> bytes:
+        """The serialized model; equal programs give equal bytes."""
+        return self.model.SerializeToString(deterministic=True)
 
     def save(self, path: str | os.PathLike) -> list[str]:
         """Write the model, its arrays next to it where they exceed what one file can hold -> the files."""
@@ -50,87 +58,75 @@ def require_onnx() -> Any:
     return onnx
 
 
-def export(program: stablehlo.Program, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str] = (),
-           output_names: Sequence[str] = (), weights: Mapping[int, tuple[str, np.ndarray]] | None = None,
+def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str] | None = None,
+           output_names: Sequence[str] | None = None, weights: Mapping[int, tuple[str, np.ndarray]] | None = None,
            metadata: Mapping[str, str] | None = None) -> Exported:
-    """The ONNX model of a program that was read with `keep=KEEP`.
+    """A StableHLO program (what `stablehlo.read` takes, or a Program read with `keep=KEEP`) as an ONNX model.
 
-    weights: argument number -> (name, array) for arguments that become initializers.  Names of inputs and outputs are
-    those given, or the program's own.  Raises Refused with everything that cannot be expressed.
+    weights: argument number -> (name, array) for arguments that become initializers; the other arguments are the inputs.
+    Names default to those in the program, then to `input_0` and `output_0`.
+    Raises Refused with everything that ONNX cannot express, AotError where the source is no program.
     """
     require_onnx()
     if not MIN_OPSET <= opset <= MAX_OPSET:
         raise AotError(f"ONNX opset {opset} is not supported", hint=f"use an opset from {MIN_OPSET} to {MAX_OPSET}")
     from . import rows  # noqa: F401  fills the tables
+    program = source if isinstance(source, stablehlo.Program) else stablehlo.read(source, keep=KEEP)
     stablehlo.simplify(program)
-    g, report = Graph(opset), Report("onnx")
+    g, report, weights = Graph(opset), Report("onnx"), weights or {}
     c = Lowering(g, report)
     c.partitions = program.partitions
-    names = Names()
-    inputs, renamed = _inputs(c, program, names, input_names, weights or {})
+    given = [i for i in range(len(program.body.args)) if i not in weights]
+    for i, (name, array) in weights.items():
+        c.env[program.body.args[i]] = c.weight(name, array)
+    names = Names(g.initializers)
+    wanted = [*(input_names or [program.argument_names[i] for i in given])]
+    arguments = [program.body.args[i] for i in given]
+    inputs = [names(w, f"input_{i}", v.type) for i, (w, v) in enumerate(zip(wanted, arguments, strict=True))]
+    c.env.update(zip(arguments, (c.given(v.type, n) for v, n in zip(arguments, inputs))))
     found = c.inline(program.body, [c.env[v] for v in program.body.args])
     report.raise_if_any()
-    outputs, more = _outputs(c, program, names, output_names, found)
-    return Exported(_model(g, program.name, inputs, outputs, metadata or {}), [t.name or "" for t in inputs],
-                    [t.name or "" for t in outputs], renamed | more)
+    results = [*(output_names or program.result_names)]
+    outputs = [names(w, f"output_{i}", v.type) for i, (w, v) in enumerate(zip(results, program.body.outputs, strict=True))]
+    model = _model(g, program, [t for v in arguments for t in flat([c.env[v]])], _named(g, found, outputs), metadata or {})
+    return Exported(model, inputs, outputs, [v.type for v in arguments], program.output_types,
+                    {w: n for w, n in zip([*wanted, *results], [*inputs, *outputs]) if w and n != (w,)})
 
 
 class Names:
     """Names of inputs and outputs: `params['w'][0]` becomes `params.w.0`; each is used once."""
 
-    def __init__(self) -> None:
-        self.used: set[str] = set()
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self.used = set(used)
 
-    def __call__(self, wanted: str, default: str) -> str:
+    def __call__(self, wanted: str, default: str, type: stablehlo.Type) -> tuple[str, ...]:
+        """The name of a value, or of its two parts."""
         name = re.sub(r"[^\w.]+", ".", wanted.replace("'", "").replace('"', "")).strip(".") or default
-        unique, n = name, 1
-        while unique in self.used or re.fullmatch(r"[a-z]+\d+", unique) and not wanted and unique != default:
-            unique, n = f"{name}_{n}", n + 1
-        self.used.add(unique)
-        return unique
+        while name in self.used or f"{name}.real" in self.used or re.fullmatch(r"[a-z]\d+", name):   # as in graph.py
+            name += "_"
+        parts = (f"{name}.real", f"{name}.imag") if type.dtype.kind == "c" else (name,)
+        self.used.update(parts)
+        return parts
 
 
-def _inputs(c: Lowering, program: stablehlo.Program, names: Names, given: Sequence[str],
-            weights: Mapping[int, tuple[str, np.ndarray]]) -> tuple[list[Tensor], dict[str, list[str]]]:
-    inputs, renamed, position = [], {}, 0
-    for i, v in enumerate(program.body.args):
-        if i in weights:
-            name, array = weights[i]
-            c.env[v] = c.constant(np.asarray(array))
-            continue
-        wanted = given[position] if position < len(given) else program.argument_names[i]
-        value = c.env[v] = c.given(v.type, names(wanted, f"input_{position}"))
-        position += 1
-        inputs += flat([value])
-        if isinstance(value, Pair) or wanted and flat([value])[0].name != wanted:
-            renamed[wanted or f"input_{position - 1}"] = [t.name for t in flat([value])]
-    return inputs, renamed
+def _named(g: Graph, values: Sequence[Any], names: Sequence[tuple[str, ...]]) -> list[Tensor]:
+    """The outputs of the model: nodes of their own, under these names."""
+    found = []
+    for t, name in zip(flat(values), [n for pair in names for n in pair], strict=True):
+        made = Tensor(name, t.shape, t.dtype)
+        g.node("Identity", [g.ref(g.full(t))], [name])
+        found.append(made)
+    return found
 
 
-def _outputs(c: Lowering, program: stablehlo.Program, names: Names, given: Sequence[str],
-             found: Sequence[Any]) -> tuple[list[Tensor], dict[str, list[str]]]:
-    outputs, renamed = [], {}
-    for i, value in enumerate(found):
-        wanted = given[i] if i < len(given) else program.result_names[i]
-        base = names(wanted, f"output_{i}")
-        parts = flat([value])
-        final = [base] if len(parts) == 1 else [f"{base}.real", f"{base}.imag"]
-        for t, name in zip(parts, final):
-            made = named(c.g, t)
-            c.g.nodes[-1].output[0] = made.name = name
-            outputs.append(made)
-        if len(parts) > 1 or wanted and base != wanted:
-            renamed[wanted or f"output_{i}"] = final
-    return outputs, renamed
-
-
-def _model(g: Graph, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], metadata: Mapping[str, str]) -> Any:
+def _model(g: Graph, program: stablehlo.Program, inputs: Sequence[Tensor], outputs: Sequence[Tensor],
+           metadata: Mapping[str, str]) -> Any:
     from onnx import helper
-    graph = g.graph_proto(name or "main", g.nodes, inputs, outputs)
+    graph = g.graph_proto(program.name or "main", g.nodes, inputs, outputs)
     graph.initializer.extend(tensor_proto(key, array) for key, array in g.initializers.items())
     opset = helper.make_opsetid("", g.opset)
     model = helper.make_model_gen_version(graph, opset_imports=[opset], producer_name="aotc", producer_version=__version__)
-    model.ir_version = min(model.ir_version, _ir_version(g.opset))
+    model.ir_version = _ir_version(g.opset)
     helper.set_model_props(model, dict(sorted(metadata.items())))
     return model
 

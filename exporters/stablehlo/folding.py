@@ -128,7 +128,7 @@ def _pad(op: Op, x: Array, value: Array) -> Array | None:
 
 
 def _bitcast(op: Op, x: Array) -> Array | None:
-    return np.ascontiguousarray(x).view(op.dtype) if x.dtype.itemsize == op.dtype.itemsize and x.dtype != bool else None
+    return np.array(x, order="C").view(op.dtype) if x.dtype.itemsize == op.dtype.itemsize and x.dtype != bool else None
 
 
 _RULES: dict[str, Callable[..., Any]] = {

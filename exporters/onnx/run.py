@@ -31,14 +31,27 @@ def session(model: bytes | str | os.PathLike, threads: int = 1) -> Any:
         raise AotError(f"onnxruntime does not load the model: {e}") from e
 
 
-def run(session: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def run(model: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The results of a program, in its types, from onnxruntime.  model: an `Exported`."""
+    flat = [part for x in inputs for part in ((x.real, x.imag) if x.dtype.kind == "c" else (x,))]
+    names = [n for pair in model.inputs for n in pair]
+    found = iter(call(session(model.data), dict(zip(names, flat, strict=True))))
+    return [_joined([next(found) for _ in pair], t.dtype) for pair, t in zip(model.outputs, model.output_types)]
+
+
+def call(session: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The outputs of a session in their order, of any element type."""
-    import onnxruntime as ort
-    feeds = {k: ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.asarray(v, order="C"), ELEMENTS[v.dtype.name])
-             if v.dtype.isbuiltin != 1 else ort.OrtValue.ortvalue_from_numpy(np.asarray(v, order="C"))
-             for k, v in inputs.items()}
-    found = session.run_with_ort_values([o.name for o in session.get_outputs()], feeds)
+    found = session.run_with_ort_values([o.name for o in session.get_outputs()], {k: to_value(v) for k, v in inputs.items()})
     return [to_numpy(v) for v in found]
+
+
+def to_value(x: np.ndarray) -> Any:
+    """An OrtValue of an array of any element type."""
+    import onnxruntime as ort
+    x = np.asarray(x, order="C")
+    if x.dtype.isbuiltin == 1:
+        return ort.OrtValue.ortvalue_from_numpy(x)
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(x, ELEMENTS[x.dtype.name])
 
 
 def to_numpy(value: Any) -> np.ndarray:
@@ -53,20 +66,10 @@ def to_numpy(value: Any) -> np.ndarray:
     return np.frombuffer(ctypes.string_at(value.data_ptr(), size), dtype).reshape(shape)
 
 
-def interleaved(parts: Sequence[np.ndarray], dtypes: Sequence[np.dtype]) -> list[np.ndarray]:
-    """Outputs by their program's dtypes: the two parts of a complex result become one array."""
-    rest, found = iter(parts), []
-    for dtype in dtypes:
-        value = next(rest)
-        if dtype.kind == "c":
-            both = np.empty(value.shape, dtype)
-            both.real, both.imag = value, next(rest)
-            value = both
-        found.append(value)
-    return found
-
-
-def feeds(names: Sequence[str], arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    """Inputs of a program by the names of the model's inputs: complex arrays as two."""
-    flat = [part for x in arrays for part in ((x.real, x.imag) if x.dtype.kind == "c" else (x,))]
-    return dict(zip(names, flat, strict=True))
+def _joined(parts: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    """One result from its parts."""
+    if len(parts) == 1:
+        return parts[0]
+    both = np.empty(parts[0].shape, dtype)
+    both.real, both.imag = parts
+    return both
