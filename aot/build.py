@@ -155,7 +155,7 @@ def describe(program: Program, targets_: Sequence[str] = ("cpu",), golden: bool 
         if target.kind != "stablehlo":
             with stage(f"compiling {program.name} for {target.name}"):
                 record.executables.append(executable(program, target))
-    if golden and any(t.kind == "cpu" for t in wanted):
+    if golden and any(t.kind in ("cpu", "pjrt") for t in wanted):
         with stage(f"recording a result of {program.name}"):
             record.golden = _golden(program, record)
     return record, weights

@@ -106,7 +106,7 @@ def lower(task: Task) -> dict:
     info = _compile_here(task, program, record) if task["target"] else {}
     if isinstance(item["golden"], list):
         _give_inputs(program, item)
-    if item["golden"] and task["target"] and targets.parse(task["target"]).kind == "cpu":
+    if item["golden"] and task["target"] and targets.parse(task["target"]).kind in ("cpu", "pjrt"):
         record.golden = build._golden(program, record)
     _save_stage(stage, program, record, weights, item["targets"])
     return {"dependencies": files, "signature": _signature(record), "compile": info,

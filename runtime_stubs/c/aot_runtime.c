@@ -33,13 +33,20 @@ static aot_code find_device(aot_runtime *r, size_t index, aot_error *error) {
   aot_code code;
   ARGS(PJRT_Client_AddressableDevices, devices);
   ARGS(PJRT_Client_PlatformName, name);
+  ARGS(PJRT_Device_GetDescription, description);
+  ARGS(PJRT_DeviceDescription_Id, id);
   devices.client = name.client = r->client;
   code = pjrt_failed(r->api, r->api->PJRT_Client_AddressableDevices(&devices), AOT_ERROR_PLUGIN, r->plugin, "asking for its devices", error);
   if (!code) code = pjrt_failed(r->api, r->api->PJRT_Client_PlatformName(&name), AOT_ERROR_PLUGIN, r->plugin, "asking for its name", error);
   if (code) return code;
   r->num_devices = devices.num_addressable_devices;
   if (index >= r->num_devices) return fail(error, AOT_ERROR_PLUGIN, r->plugin, "", "has %zu devices, device %zu was asked for", r->num_devices, index);
-  r->device = devices.addressable_devices[index];
+  r->device = description.device = devices.addressable_devices[index];
+  code = pjrt_failed(r->api, r->api->PJRT_Device_GetDescription(&description), AOT_ERROR_PLUGIN, r->plugin, "asking for its devices", error);
+  id.device_description = description.device_description;
+  if (!code) code = pjrt_failed(r->api, r->api->PJRT_DeviceDescription_Id(&id), AOT_ERROR_PLUGIN, r->plugin, "asking for its devices", error);
+  if (code) return code;
+  r->device_id = id.id;
   r->platform = arena_copy(&r->memory, name.platform_name, name.platform_name_size);
   if (!r->platform) return no_memory(error);
   r->host_memory = !strcmp(r->platform, "cpu");
@@ -135,9 +142,10 @@ void aot_artifact_close(aot_artifact *a) {
     if (a->runtime) pjrt_free_executable(a->runtime->api, a->functions[i].executable);
     free(a->functions[i].reason.data);
   }
-  for (i = 0; a->weight_buffers && i < a->weights.count; i++) {
+  for (i = 0; a->weights_read && i < a->weights.count; i++) {
+    if (!a->weight_buffers[i]) continue;
     pjrt_free_buffer(a->runtime->api, a->weight_buffers[i]);
-    if (a->weight_buffers[i]) pjrt_await(a->runtime->api, a->weight_events[i], "", "", NULL);
+    pjrt_await(a->runtime->api, a->weight_events[i], "", "", NULL);
   }
   unmap_file(a->mapped);
   unmap_file(a->mapped_weights);

@@ -105,7 +105,9 @@ AOT_API size_t aot_runtime_num_devices(const aot_runtime *runtime);
 
 typedef enum aot_dtype {
   AOT_INVALID, AOT_BOOL, AOT_I8, AOT_I16, AOT_I32, AOT_I64, AOT_U8, AOT_U16, AOT_U32, AOT_U64, AOT_F16, AOT_BF16, AOT_F32,
-  AOT_F64, AOT_C64, AOT_C128, AOT_F8E4M3FN, AOT_F8E5M2, AOT_F8E4M3B11FNUZ, AOT_F8E4M3FNUZ, AOT_F8E5M2FNUZ, AOT_NUM_DTYPES
+  AOT_F64, AOT_C64, AOT_C128, AOT_F8E4M3FN, AOT_F8E5M2, AOT_F8E4M3B11FNUZ, AOT_F8E4M3FNUZ, AOT_F8E5M2FNUZ,
+  AOT_I4, AOT_U4, /* one byte an element */
+  AOT_NUM_DTYPES
 } aot_dtype;
 
 AOT_API const char *aot_dtype_name(aot_dtype dtype); /* "float32", ...: numpy's or ml_dtypes' name */

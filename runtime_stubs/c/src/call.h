@@ -90,10 +90,11 @@ static aot_code execute(call *c, aot_error *error) {
 static const void *in_host_memory(const call *c, size_t i) {
   const PJRT_Api *api = c->api;
   const size_t rank = c->f->signature.outputs[i].rank;
+  const aot_dtype dtype = c->f->signature.outputs[i].dtype;
   ARGS(PJRT_Buffer_GetMemoryLayout, layout);
   ARGS(PJRT_Buffer_OpaqueDeviceMemoryDataPointer, memory);
   layout.buffer = memory.buffer = c->results[i];
-  if (!c->f->artifact->runtime->host_memory) return NULL;
+  if (!c->f->artifact->runtime->host_memory || dtype == AOT_I4 || dtype == AOT_U4) return NULL; /* 4 bits are packed there */
   if (pjrt_failed(api, api->PJRT_Buffer_GetMemoryLayout(&layout), AOT_ERROR_PLUGIN, "", "", NULL)) return NULL;
   if (layout.layout.type != PJRT_Buffer_MemoryLayout_Type_Tiled || layout.layout.tiled.num_tiles ||
       layout.layout.tiled.minor_to_major_size != rank ||

@@ -45,13 +45,30 @@ static void proto_flag_value(text *t, arena *memory, json value) {
   }
 }
 
-/* One replica, one partition, and the flags: executable_build_options 3 {num_replicas 4, num_partitions 5},
- * env_option_overrides 7 {key 1, value 2}. */
-static void compile_options(text *t, arena *memory, json flags) {
-  static const unsigned char single[] = {4 << 3, 1, 5 << 3, 1};
+/* One replica and one partition on the device: ExecutableBuildOptionsProto {num_replicas 4, num_partitions 5,
+ * device_assignment 9 {replica_count 1, computation_count 2, computation_devices 3 {replica_device_ids 1}}}. */
+static void build_options(text *t, const aot_runtime *r) {
+  static const unsigned char one_by_one[] = {4 << 3, 1, 5 << 3, 1}, counts[] = {1 << 3, 1, 2 << 3, 1};
+  text id = {NULL, 0, 0, false}, devices = {NULL, 0, 0, false}, assignment = {NULL, 0, 0, false};
+  proto_varint(&id, (uint64_t)r->device_id);
+  proto_bytes(&devices, 1, id.data, id.size);
+  text_put(&assignment, counts, sizeof counts);
+  proto_bytes(&assignment, 3, devices.data, devices.size);
+  text_put(t, one_by_one, sizeof one_by_one);
+  proto_bytes(t, 9, assignment.data, assignment.size);
+  t->failed |= id.failed || devices.failed || assignment.failed;
+  free(id.data), free(devices.data), free(assignment.data);
+}
+
+/* The device and the flags: executable_build_options 3, env_option_overrides 7 {key 1, value 2}. */
+static void compile_options(text *t, const aot_runtime *r, arena *memory, json flags) {
   json_iter it = json_each(flags);
   json key, value;
-  proto_bytes(t, 3, single, sizeof single);
+  text build = {NULL, 0, 0, false};
+  build_options(&build, r);
+  proto_bytes(t, 3, build.data, build.size);
+  t->failed |= build.failed;
+  free(build.data);
   while (it.object && json_next(&it, &key, &value)) {
     text entry = {NULL, 0, 0, false}, inner = {NULL, 0, 0, false};
     const char *name = json_string(memory, key);
@@ -60,8 +77,7 @@ static void compile_options(text *t, arena *memory, json flags) {
     proto_bytes(&entry, 2, inner.data, inner.size);
     proto_bytes(t, 7, entry.data, entry.size);
     t->failed |= entry.failed || inner.failed;
-    free(entry.data);
-    free(inner.data);
+    free(entry.data), free(inner.data);
   }
 }
 
@@ -76,7 +92,7 @@ static aot_code compile_program(const aot_runtime *r, bytes program, json flags,
   p.struct_size = PJRT_Program_STRUCT_SIZE;
   p.code = (char *)(uintptr_t)program.at, p.code_size = program.size;
   p.format = "mlir", p.format_size = 4;
-  compile_options(&options, &memory, flags);
+  compile_options(&options, r, &memory, flags);
   a.client = r->client, a.program = &p, a.compile_options = options.data, a.compile_options_size = options.size;
   code = options.failed ? no_memory(error)
                         : pjrt_failed(r->api, r->api->PJRT_Client_Compile(&a), AOT_ERROR_HOST, where,
@@ -107,12 +123,18 @@ static bytes without_ifrt(bytes blob) {
   return blob;
 }
 
+/* Executables are compiled for the device with id 0; for another one they are told so. */
 static aot_code deserialize(const aot_runtime *r, bytes blob, const char *where, PJRT_LoadedExecutable **out, aot_error *error) {
+  text options = {NULL, 0, 0, false};
+  const json none = {NULL, NULL};
   aot_code code;
   ARGS(PJRT_Executable_DeserializeAndLoad, a);
   blob = without_ifrt(blob);
+  if (r->device_id) compile_options(&options, r, NULL, none);
+  a.overridden_serialized_compile_options = options.data, a.overridden_serialized_compile_options_size = options.size;
   a.client = r->client, a.serialized_executable = (const char *)blob.at, a.serialized_executable_size = blob.size;
   code = pjrt_failed(r->api, r->api->PJRT_Executable_DeserializeAndLoad(&a), AOT_ERROR_HOST, where, "rejected by the plugin", error);
+  free(options.data);
   *out = code ? NULL : a.loaded_executable;
   return code;
 }

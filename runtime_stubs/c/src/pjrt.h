@@ -14,6 +14,7 @@ struct aot_runtime {
   const PJRT_Api *api;
   PJRT_Client *client;
   PJRT_Device *device;
+  int device_id;
   size_t num_devices;
   bool host_memory; /* the device's memory is the host's */
   char *plugin, *platform, *identity_cache;

@@ -37,6 +37,8 @@ static const dtype_row dtype_rows[AOT_NUM_DTYPES] = {
     {"float8_e4m3b11fnuz", NULL, "f8_e4m3b11fnuz", 1, PJRT_Buffer_Type_F8E4M3B11FNUZ},
     {"float8_e4m3fnuz", NULL, "f8_e4m3fnuz", 1, PJRT_Buffer_Type_F8E4M3FNUZ},
     {"float8_e5m2fnuz", NULL, "f8_e5m2fnuz", 1, PJRT_Buffer_Type_F8E5M2FNUZ},
+    {"int4", NULL, "i4", 1, PJRT_Buffer_Type_S4},
+    {"uint4", NULL, "u4", 1, PJRT_Buffer_Type_U4},
 };
 
 static aot_dtype dtype_named(json name) {

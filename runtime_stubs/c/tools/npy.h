@@ -17,7 +17,7 @@ typedef struct npy { aot_array array; int64_t dims[64]; void *file; size_t file_
 
 /* numpy's name of each type; ml_dtypes' types are saved as raw bytes. */
 static const char *const npy_names[AOT_NUM_DTYPES] = {"", "|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2",
-  "<V2", "<f4", "<f8", "<c8", "<c16", "<V1", "<V1", "<V1", "<V1", "<V1"};
+  "<V2", "<f4", "<f8", "<c8", "<c16", "<V1", "<V1", "<V1", "<V1", "<V1", "<V1", "<V1"};
 
 /* A private, writable mapping: the data of .npy files is 64-byte aligned in it. */
 static unsigned char *npy_map(const char *path, size_t *size) {
