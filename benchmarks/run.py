@@ -27,6 +27,9 @@ ROWS = [
     ("dispatch", "numpy", "jitted call of a tiny function, numpy to numpy", "us", 1.2),
     ("startup", "first_result", "process start to first result of a saved MLP", "ms", 0.4),
     ("startup", "peak_memory", "peak memory of the same", "MiB", 0.75),
+    ("c_loader", "first_result", "the same start by the C loader / jax", "ms", 0.12),
+    ("c_loader", "peak_memory", "peak memory of the same", "MiB", 0.75),
+    ("c_loader", "call", "call of a tiny MLP, C loader / Python loader", "us", 0.4),
 ]
 
 
