@@ -13,9 +13,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-import startup  # noqa: E402
+import startup
 
-from tests import c_loader  # noqa: E402
+from tests import c_loader
 
 FILES = startup.FILES
 REPEAT, ROUNDS = 10_000, 5

@@ -17,7 +17,7 @@ import pytest
 
 import aot_runtime
 from tests import c_loader
-from tests.c_loader import C, C99, FUNCTIONS, run
+from tests.c_loader import C99, FUNCTIONS, C, run
 
 pytestmark = pytest.mark.skipif(c_loader.CC is None, reason="there is no C compiler")
 

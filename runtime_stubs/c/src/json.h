@@ -4,7 +4,7 @@
 
 #include "error.h"
 
-enum { JSON_DEPTH = 64 };
+enum { JSON_DEPTH = 512 }; /* a pytree of 100 levels needs 300 */
 
 typedef struct json { const char *at, *end; } json; /* the text of one value; at is NULL for a value that is missing */
 
