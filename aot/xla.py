@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from functools import cache
-from typing import Any, Callable, Collection, Sequence
+from typing import Any, Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -434,6 +434,24 @@ def _hide_kept(module: Any, keep: set[str]) -> None:
                     visit(inner.operation)
     if keep:
         visit(module.operation)
+
+
+def bind_arguments(module: Any, attributes: Mapping[int, str]) -> None:
+    """Replace arguments of `@main` by constants, given as the text of MLIR attributes, in place."""
+    ir = _dialects()[0]
+    with module.context, ir.Location.unknown(module.context):
+        main = next(op for op in module.body.operations if op.attributes["sym_name"].value == "main")
+        block = main.regions[0].blocks[0]
+        for i in sorted(attributes, reverse=True):
+            with ir.InsertionPoint.at_block_begin(block):
+                value = ir.Attribute.parse(attributes[i])
+                made = ir.Operation.create("stablehlo.constant", [block.arguments[i].type], [], {"value": value})
+            block.arguments[i].replace_all_uses_with(made.results[0])
+            block.erase_argument(i)
+        results = main.attributes["function_type"].value.results
+        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], results))
+        if attributes and "arg_attrs" in main.attributes:
+            del main.attributes["arg_attrs"]
 
 
 def specialize(module: Any, shapes: Sequence[tuple[int, ...]]) -> None:

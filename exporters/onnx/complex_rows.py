@@ -18,9 +18,8 @@ def as_pair(g: Graph, x: Any) -> Pair:
     return x if isinstance(x, Pair) else Pair(x, g.broadcast(g.like(0, x), (), x.shape))
 
 
-@complex_row("constant", "composite")
-def _same(c: Lowering, op: Op, *xs: Any) -> Any:
-    return c.constant(op.attrs["value"]) if op.name == "constant" else c.inline(op.regions[0], xs)
+complex_row("constant")(elementwise._constant)
+complex_row("composite")(elementwise._composite)
 
 
 @complex_row("complex")

@@ -8,7 +8,7 @@ import numpy as np
 
 from aot.exporters.stablehlo import Op
 
-from .graph import BOOL, F32, F64, I32, I64, Graph, Inexpressible, Tensor
+from .graph import BOOL, F32, F64, I32, Graph, Tensor
 from .lowering import Lowering, row
 
 # ---- one operator each -----------------------------------------------------------------------------------------------
@@ -344,13 +344,7 @@ def _composite(c: Lowering, op: Op, *xs: Tensor) -> list[Any]:
 
 @row("constant")
 def _constant(c: Lowering, op: Op) -> Any:
-    return c.constant(op.attrs["value"])
+    return c.weight(op.attrs["name"], op.attrs["value"]) if "name" in op.attrs else c.constant(op.attrs["value"])
 
 
-def require_same_size(x: Tensor, n: int, what: str) -> None:
-    """Raises Inexpressible where more elements would have to be written than any file should hold."""
-    if x.size > n:
-        raise Inexpressible(f"{what} of {x.size} elements would need a graph that is too large")
-
-
-__all__ = ["I64", "atan", "atan2", "convert", "divide", "is_negative", "order_key", "polynomial", "saturated"]
+__all__ = ["atan", "atan2", "convert", "divide", "is_negative", "order_key", "polynomial", "saturated"]

@@ -78,6 +78,7 @@ class Graph:
         self.opset, self.helper = opset, helper
         self.nodes: list[Any] = []
         self.initializers: dict[str, np.ndarray] = {}
+        self.wanted: dict[int, tuple[str, np.ndarray]] = {}      # id of an array -> the name it has in the program
         self._known: dict[Any, str] = {}
         self._count = 0
         self.made: list[dict[Any, Tensor]] = [{}]
@@ -109,11 +110,11 @@ class Graph:
         if t.name is None:
             array = t.array
             assert array is not None
-            small = array.nbytes <= 1 << 12
-            key = (array.dtype.name, array.shape, array.tobytes()) if small else id(array)
+            named = self.wanted.get(id(array))
+            key = id(array) if named or array.nbytes > 1 << 12 else (array.dtype.name, array.shape, array.tobytes())
             name = self._known.get(key)
             if name is None:
-                name = self._known[key] = self.fresh("c")
+                name = self._known[key] = named[0] if named else self.fresh("c")
                 self.initializers[name] = array
             t.name = name
         return t.name

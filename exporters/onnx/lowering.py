@@ -104,8 +104,8 @@ class Lowering:
         """A known array under a name of its own."""
         if value.dtype.kind == "c":
             return Pair(self.weight(f"{name}.real", value.real), self.weight(f"{name}.imag", value.imag))
-        self.g.initializers[name] = value
-        return Tensor(name, value.shape, value.dtype, array=value)
+        self.g.wanted[id(value)] = name, value
+        return Tensor(None, value.shape, value.dtype, array=value)
 
     # ---- operations ----
     def ops(self, ops: Iterable[Op]) -> None:

@@ -59,11 +59,10 @@ def require_onnx() -> Any:
 
 
 def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str] | None = None,
-           output_names: Sequence[str] | None = None, weights: Mapping[int, tuple[str, np.ndarray]] | None = None,
-           metadata: Mapping[str, str] | None = None) -> Exported:
+           output_names: Sequence[str] | None = None, metadata: Mapping[str, str] | None = None) -> Exported:
     """A StableHLO program (what `stablehlo.read` takes, or a Program read with `keep=KEEP`) as an ONNX model.
 
-    weights: argument number -> (name, array) for arguments that become initializers; the other arguments are the inputs.
+    Constants that `stablehlo.bind` made become initializers under their names.
     Names default to those in the program, then to `input_0` and `output_0`.
     Raises Refused with everything that ONNX cannot express, AotError where the source is no program.
     """
@@ -73,15 +72,11 @@ def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str
     from . import rows  # noqa: F401  fills the tables
     program = source if isinstance(source, stablehlo.Program) else stablehlo.read(source, keep=KEEP)
     stablehlo.simplify(program)
-    g, report, weights = Graph(opset), Report("onnx"), weights or {}
+    g, report = Graph(opset), Report("onnx")
     c = Lowering(g, report)
     c.partitions = program.partitions
-    given = [i for i in range(len(program.body.args)) if i not in weights]
-    for i, (name, array) in weights.items():
-        c.env[program.body.args[i]] = c.weight(name, array)
-    names = Names(g.initializers)
-    wanted = [*(input_names or [program.argument_names[i] for i in given])]
-    arguments = [program.body.args[i] for i in given]
+    arguments, names = program.body.args, Names(op.attrs["name"] for op in program.body.ops if "name" in op.attrs)
+    wanted = [*(input_names or program.argument_names)]
     inputs = [names(w, f"input_{i}", v.type) for i, (w, v) in enumerate(zip(wanted, arguments, strict=True))]
     c.env.update(zip(arguments, (c.given(v.type, n) for v, n in zip(arguments, inputs))))
     found = c.inline(program.body, [c.env[v] for v in program.body.args])

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,13 @@ def run(model: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     names = [n for pair in model.inputs for n in pair]
     found = iter(call(session(model.data), dict(zip(names, flat, strict=True))))
     return [_joined([next(found) for _ in pair], t.dtype) for pair, t in zip(model.outputs, model.output_types)]
+
+
+def open_file(path: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """A function from the model's inputs to its outputs, both in order; complex values are two arrays each."""
+    loaded = session(path)
+    names = [i.name for i in loaded.get_inputs()]
+    return lambda arrays: call(loaded, dict(zip(names, arrays, strict=True)))
 
 
 def call(session: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from .attributes import ConvDims, DotDims, GatherDims, ScatterDims
 from .ir import Block, Location, Op, Program, Type, Value
-from .reader import constant, read
+from .reader import bind, constant, read
 from .simplify import is_splat, simplify, substitute
 
 __all__ = ["Block", "ConvDims", "DotDims", "GatherDims", "Location", "Op", "Program", "ScatterDims", "Type", "Value",
-           "constant", "is_splat", "read", "simplify", "substitute"]
+           "bind", "constant", "is_splat", "read", "simplify", "substitute"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -131,7 +130,7 @@ class Program:
     result_names: list[str]
     partitions: int = 1
 
-    @cached_property
+    @property
     def input_types(self) -> list[Type]: return [v.type for v in self.body.args]
 
     @property

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from aot.errors import AotError
 
 from .attributes import Attributes, array_of_text, parse_location, parse_type
 from .ir import Block, Location, Op, Program, Type, Value
+from .simplify import substitute
 
 Source = Any  # StableHLO text, bytecode (portable or not), the path of a file with either, or an MLIR module
 
@@ -19,7 +20,8 @@ def read(source: Source, *, keep: Collection[str] = (), composites: Collection[s
          shapes: Sequence[tuple[int, ...]] | None = None) -> Program:
     """The program of a StableHLO module.
 
-    source: text, bytes, an `os.PathLike` of a .mlir or .mlirbc file, or an MLIR module (which is changed).
+    source: text, bytes, an `os.PathLike` of a .mlir or .mlirbc file, or an MLIR module (which is changed); a Program is
+    returned as it is.
     keep: operations of other dialects that the caller knows, such as "chlo.erf"; all others are expressed in StableHLO.
     composites: names of composites that the caller knows: they stay as `composite` operations with `name`,
     `composite_attributes` and their decomposition as the only region; others are replaced by their decomposition.
@@ -27,6 +29,8 @@ def read(source: Source, *, keep: Collection[str] = (), composites: Collection[s
     Raises AotError with a hint when it is no StableHLO, holds types or operations that cannot be read, or recurses.
     """
     from aot import xla
+    if isinstance(source, Program):
+        return source
     try:
         module = xla.read_module(_content(source)) if isinstance(source, (str, bytes, os.PathLike)) else source
         if shapes is not None:
@@ -274,3 +278,20 @@ def _location_name(argument: Any) -> str:
         return ""
     name = text.removeprefix('loc("').removesuffix('")')
     return name if text == f'loc("{name}")' and '"' not in name else ""
+
+
+def bind(program: Program, arrays: Mapping[int, tuple[str, np.ndarray]]) -> Program:
+    """Make arguments constants, in place: argument number -> (name, array).  The name is the attribute `name`."""
+    if not arrays:
+        return program
+    values = {}
+    for i, (name, array) in arrays.items():
+        made = constant(np.asarray(array))
+        made.attrs["name"] = name
+        values[program.body.args[i]] = made.result
+    substitute(program.body, values)
+    program.body.ops[:0] = [v.op for v in values.values() if v.op is not None]
+    kept = [i for i in range(len(program.body.args)) if i not in arrays]
+    program.body.args = [program.body.args[i] for i in kept]
+    program.argument_names = [program.argument_names[i] for i in kept]
+    return program

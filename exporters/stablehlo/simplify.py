@@ -187,6 +187,8 @@ def _key(op: Op) -> Any:
         return None
     if op.name == "constant":
         value = op.attrs["value"]
+        if "name" in op.attrs:
+            return None
         if is_splat(value):
             return "splat", op.result.type, value[(0,) * value.ndim].tobytes()
         return ("constant", op.result.type, value.tobytes()) if value.nbytes <= 4096 else None

@@ -232,10 +232,9 @@ class Double(Arithmetic):
     def d_remainder(self, a: Tensor, b: Tensor) -> Tensor:
         """Exact: long division, 2^50 at a time.  The quotient of two doubles has at most 2098 bits."""
         x, y = self.clear_sign(a), self.clear_sign(b)
-        result = self.reduced(x, y)
-        result = self.select(self.equal(y, self.f64(np.inf)), x, result)
-        result = self.copy_sign(result, a)
         undefined = self.logical_or(self.equal(x, self.f64(np.inf)), self.equal(y, self.f64(0)))
+        result = self.reduced(self.select(undefined, self.f64(0), x), self.select(undefined, self.f64(1), y))
+        result = self.copy_sign(result, a)
         undefined = self.logical_or(undefined, self.logical_or(self.is_nan(a), self.is_nan(b)))
         return self.select(undefined, self.f64(np.nan), result)
 

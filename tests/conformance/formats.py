@@ -32,7 +32,18 @@ def run_tflite(model: Any, inputs: Arrays) -> list[np.ndarray]:
     return run(model, inputs)
 
 
+def export_onnx(text: str, **options: Any) -> Any:
+    from aot.exporters import onnx
+    return onnx.export(text, **options)
+
+
+def run_onnx(model: Any, inputs: Arrays) -> list[np.ndarray]:
+    from aot.exporters.onnx.run import run
+    return run(model, inputs)
+
+
 FORMATS = {
     "xla": Format(lambda text: text, run_xla),      # checks the programs and the harness itself
+    "onnx": Format(export_onnx, run_onnx),
     "tflite": Format(export_tflite, run_tflite),
 }

@@ -1,0 +1,65 @@
+"""The formats: one row each, and the one way to write a file of any of them."""
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aot.errors import AotError
+
+from .source import Source
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files.
+
+    module: has `export(program, *, input_names, output_names, metadata, **options)`, which returns an object with
+    `save(path) -> files` or raises `report.Refused`, and optionally `KEEP` (see `stablehlo.read`); its submodule `run`
+    has `open_file(path)`, which gives a function from the program's inputs to its results.
+    options: those of `export`, with a word of help.  from_source: `export` takes the Source instead of its Program.
+    """
+    suffix: str
+    module: str
+    options: Mapping[str, str]
+    from_source: bool = False
+
+    def load(self, part: str = "") -> Any:
+        """The module, or its submodule of this name."""
+        return importlib.import_module(self.module + (f".{part}" if part else ""))
+
+
+FORMATS = {
+    "onnx": Format(".onnx", "aot.exporters.onnx", {"opset": "version of the operators, 18 to 28"}),
+    "stablehlo": Format(".mlirbc", "aot.exporters.portable", {}, from_source=True),
+}
+
+
+def of_path(path: str) -> str:
+    """The format of a file, by its suffix.  Raises AotError."""
+    for name, row in FORMATS.items():
+        if path.endswith(row.suffix):
+            return name
+    raise AotError(f"{path}: no exported file", hint="files end with " + ", ".join(r.suffix for r in FORMATS.values()))
+
+
+def export(source: Source, format: str, path: str | os.PathLike, **options: Any) -> Any:
+    """Write a source to a file -> what the format's `export` returned, with the files written as `files`.
+
+    Raises Refused with all that the format cannot express, AotError for an unknown format or option.
+    """
+    row = FORMATS.get(format)
+    if row is None:
+        raise AotError(f"unknown format {format!r}", hint=f"choose one of: {', '.join(FORMATS)}")
+    for name in options:
+        if name not in row.options:
+            raise AotError(f"{format} has no option {name!r}",
+                           hint=f"it has: {', '.join(row.options)}" if row.options else "it has none")
+    module = row.load()
+    program = source if row.from_source else source.program(getattr(module, "KEEP", ()))
+    made = module.export(program, input_names=source.inputs or None, output_names=source.outputs or None,
+                         metadata={"function": source.name}, **options)
+    made.save(os.fspath(path))
+    return made
