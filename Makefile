@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-latest lint types bench bench-trace conformance conformance-api api-coverage fuzz fuzz-artifacts \
+.PHONY: help demo test test-latest lint types bench bench-trace conformance conformance-api api-coverage fuzz fuzz-artifacts fuzz-c \
   docs clean venv
 
 VENV ?= .venv
@@ -24,7 +24,7 @@ help:
 	@echo "make lint types   ruff and pyright"
 	@echo "make bench        ratios against jax"
 	@echo "make fuzz         2,000 random programs against jax"
-	@echo "make fuzz-artifacts   200,000 damaged artifacts against the loader"
+	@echo "make fuzz-artifacts, fuzz-c   200,000 damaged artifacts against the loader in Python, in C"
 	@echo "make api-coverage, conformance-api, bench-trace   the API: names, calls and trace times against jax"
 	@echo "make conformance  the public StableHLO programs: FORMAT=onnx|tflite|xla [OPSET=21] [FILTER=regex]"
 	@echo "make docs clean"
@@ -86,6 +86,10 @@ fuzz: $(VENV)/.installed
 FORMAT ?= tflite
 fuzz-artifacts: $(VENV)/.installed
 	$(PY) tests/fuzz_artifacts.py --count 200000
+
+# Under the address and undefined-behaviour sanitizers; `make test` does 2,000 of them.
+fuzz-c: $(VENV)/.installed
+	FUZZ_C=200000 FUZZ_SEED=$${SEED:-1} $(PY) -m pytest -q tests/test_c_loader.py -k mutated
 
 conformance: $(VENV)/.installed
 	$(PY) -m tests.conformance $(FORMAT) --workers $(WORKERS) $(if $(FILTER),-k '$(FILTER)') $(if $(OPSET),--set opset=$(OPSET)) $(OPTIONS)

@@ -139,5 +139,5 @@ for name in artifact:
 """
 
 
-def run(*command: object, **kwargs) -> subprocess.CompletedProcess:
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, env=QUIET, timeout=120, **kwargs)
+def run(*command: object, timeout: float = 120, **kwargs) -> subprocess.CompletedProcess:
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, env=QUIET, timeout=timeout, **kwargs)

@@ -149,6 +149,15 @@ def test_the_program_is_compiled_where_no_executable_fits(tmp_path, loader, name
     assert done.returncode == 1 and "no executable for this host (it holds no executable)" in done.stderr
 
 
+@pytest.mark.parametrize("edit", [lambda m: None, lambda m: m["functions"]["mlp"].update(executables=[])], ids=["executable", "program"])
+def test_another_device(tmp_path, loader, edit):
+    file = rewritten(loader.artifact, tmp_path / "a.aot", edit)
+    done = loader.call("mlp", "--device", 3, "-o", tmp_path / "got", file=file)
+    assert not done.returncode and bits(tmp_path / "got.0.npy") == bits(loader.reference / "mlp.want.0.npy"), done.stderr
+    done = loader.call("mlp", "--device", 4, file=file)
+    assert done.returncode == 1 and "has 4 devices, device 4 was asked for" in done.stderr
+
+
 def test_flags_of_the_compiler_reach_the_plugin(tmp_path, loader):
     def add(value):
         def edit(m):
@@ -437,7 +446,7 @@ def sample(tmp_path_factory, plugin):
 
 
 def test_mutated_artifacts_do_no_harm(fuzz, sample):
-    done = run(fuzz, sample, os.environ.get("FUZZ_C", 2000), os.environ.get("FUZZ_SEED", 1))
+    done = run(fuzz, sample, os.environ.get("FUZZ_C", 2000), os.environ.get("FUZZ_SEED", 1), timeout=3600)
     assert not done.returncode, done.stderr
     valid = int(done.stdout.split(", ")[1].split()[0])
     assert 0 < valid < 0.6 * int(done.stdout.split()[0])
@@ -475,6 +484,24 @@ def test_cpp(tmp_path, loader, installed):
     assert not done.returncode, done.stderr
     done = run(tmp_path / "api", loader.artifact, loader.plugin)
     assert not done.returncode, done.stderr
+
+
+def test_the_document(tmp_path, installed, plugin):
+    """The program and the commands of docs/c.md, typed exactly."""
+    text = (c_loader.ROOT / "docs" / "c.md").read_text()
+    (tmp_path / "main.c").write_text(text.split("```c\n")[1].split("```")[0])
+    shutil.copy(c_loader.ROOT / "examples" / "c_loader" / "model.py", tmp_path)
+    commands = [line[6:] for line in text.splitlines() if line.startswith(("    $ aot", "    $ cc", "    $ ./a.out"))]
+    env = {**c_loader.QUIET, "PLUGIN": plugin, "PKG_CONFIG_PATH": f"{installed}/lib/pkgconfig",
+           "PATH": f"{installed}/bin:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+    assert len(commands) == 8
+    run(sys.executable, "model.py", cwd=tmp_path)
+    np.save(tmp_path / "x.npy", np.ones((8, 16), "f"))
+    for command in commands:
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert not done.returncode, f"{command}\n{done.stderr}"
+        if command.startswith("./a.out"):
+            assert done.stdout.startswith("pjrt:pjrt_c_api_cpu_plugin.so@ad1309ac: ")
 
 
 # ---- the target ----------------------------------------------------------------------------------------------------

@@ -45,6 +45,18 @@ int main(int argc, char** argv) {
   CHECK(out[0].as<float>()[0] == 14 && out[0].as<float>().data() == before);
   CHECK(twice.target().rfind("pjrt:", 0) == 0 && twice.signature().num_inputs == 1);
 
+  std::vector<float> room(16 * 2 + 8);  // arrays that are not aligned, in and out
+  for (int shift = 0; shift < 4; shift++) {
+    float *from = room.data() + shift, *to = room.data() + 20 + shift;
+    for (int i = 0; i < 15; i++) from[i] = static_cast<float>(i + shift);
+    twice.run({aot::Array::view(from, {3, 5})}, {aot::Array::view(to, {3, 5})});
+    for (int i = 0; i < 15; i++) CHECK(to[i] == 2 * static_cast<float>(i + shift) && from[i] == static_cast<float>(i + shift));
+  }
+  const aot::Function donate = load_and_forget(argv[1], argv[2], "donate");  // the caller's memory stays as it is
+  const aot::Array state = aot::Array::of(std::vector<float>(64, 4), {64}), step = aot::Array::of(std::vector<float>(64, 1), {64});
+  for (int i = 0; i < 3; i++) CHECK(donate({state, step})[0].as<float>()[63] == 3 && state.as<float>()[63] == 4);
+  CHECK(donate.signature().inputs[0].donated && !donate.signature().inputs[1].donated);
+
   CHECK(thrown([&] { twice({}); })->code == AOT_ERROR_INPUT);
   CHECK(thrown([&] { twice({aot::Array::view(x.data(), {5, 3})}); })->message == "expected f32[3,5], got f32[5,3]");
   CHECK(thrown([&] { twice({aot::Array(AOT_I32, {3, 5})}); })->message == "expected f32[3,5], got i32[3,5]");

@@ -20,6 +20,7 @@ static const char usage[] =
     "  --strict               refuse to compile what has no executable for this host\n"
     "  --weights FILE         a safetensors file in place of the one that the artifact names\n"
     "  --repeat N             call N times and print the microseconds of a call\n"
+    "  --device N             which of the plugin's devices (default: 0)\n"
     "  --timeout SECONDS      for loading the plugin (default: 60)\n"
     "  --help, --version\n";
 
@@ -29,7 +30,7 @@ typedef struct command {
   size_t num_inputs, num_options;
   aot_option options[32];
   bool verify, explain, golden, strict;
-  long repeat, timeout;
+  long repeat, timeout, device;
 } command;
 
 static int complain(const aot_error *error) {
@@ -60,10 +61,10 @@ static bool parse_option(aot_option *o, char *text) {
   return true;
 }
 
-static bool parse_count(const char *text, long most, long *out) {
+static bool parse_count(const char *text, long least, long most, long *out) {
   char *end;
   *out = strtol(text, &end, 10);
-  return *text && !*end && *out > 0 && *out <= most;
+  return *text && !*end && *out >= least && *out <= most;
 }
 
 static bool parse_flag(command *c, const char *arg) {
@@ -79,14 +80,15 @@ static int parse_value(command *c, const char *arg, char *value) {
                     : !strcmp(arg, "-o") || !strcmp(arg, "--output") ? &c->output : NULL;
   if (!value) return misuse("a value is missing after ", arg);
   if (text) { *text = value; return 0; }
-  if (!strcmp(arg, "--repeat")) return parse_count(value, 1000000000, &c->repeat) ? 0 : misuse("--repeat takes a number, not ", value);
-  if (!strcmp(arg, "--timeout")) return parse_count(value, 86400, &c->timeout) ? 0 : misuse("--timeout takes seconds, not ", value);
+  if (!strcmp(arg, "--repeat")) return parse_count(value, 1, 1000000000, &c->repeat) ? 0 : misuse("--repeat takes a number, not ", value);
+  if (!strcmp(arg, "--timeout")) return parse_count(value, 1, 86400, &c->timeout) ? 0 : misuse("--timeout takes seconds, not ", value);
+  if (!strcmp(arg, "--device")) return parse_count(value, 0, 1 << 20, &c->device) ? 0 : misuse("--device takes a number, not ", value);
   if (c->num_options == sizeof c->options / sizeof *c->options) return misuse("too many times ", arg);
   return parse_option(&c->options[c->num_options++], value) ? 0 : misuse("--option takes NAME=VALUE, not ", value);
 }
 
 static bool takes_value(const char *arg) {
-  static const char *const names[] = {"--plugin", "--weights", "-o", "--output", "--repeat", "--timeout", "--option"};
+  static const char *const names[] = {"--plugin", "--weights", "-o", "--output", "--repeat", "--timeout", "--device", "--option"};
   size_t i;
   for (i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcmp(arg, names[i])) return true;
@@ -243,7 +245,7 @@ static int run(const command *c) {
   aot_artifact *artifact = NULL;
   aot_error error;
   int code = 0;
-  options.plugin = c->plugin, options.timeout_ms = (unsigned)(c->timeout * 1000);
+  options.plugin = c->plugin, options.timeout_ms = (unsigned)(c->timeout * 1000), options.device = (size_t)c->device;
   options.create_options = c->num_options ? c->options : NULL, options.num_create_options = c->num_options;
   if ((c->function || c->explain) && c->plugin && aot_runtime_open(&options, &runtime, &error)) {
     code = complain(&error);
