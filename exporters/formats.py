@@ -32,9 +32,22 @@ class Format:
 
 
 FORMATS = {
-    "onnx": Format(".onnx", "aot.exporters.onnx", {"opset": "version of the operators, 18 to 28"}),
+    "onnx": Format(".onnx", "aot.exporters.onnx", {"opset": "version of the operators, 18 to 28",
+                                                    "dynamic_batch": "the source at another size of the first axes"}),
+    "tflite": Format(".tflite", "aot.exporters.tflite", {"runtime": "the runtime to write for: current"}),
     "stablehlo": Format(".mlirbc", "aot.exporters.portable", {}, from_source=True),
 }
+
+
+def suffix(format: str) -> str:
+    """How files of a format end.  Raises AotError for an unknown one."""
+    return _row(format).suffix
+
+
+def _row(format: str) -> Format:
+    if format not in FORMATS:
+        raise AotError(f"unknown format {format!r}", hint=f"choose one of: {', '.join(FORMATS)}")
+    return FORMATS[format]
 
 
 def of_path(path: str) -> str:
@@ -50,9 +63,7 @@ def export(source: Source, format: str, path: str | os.PathLike, **options: Any)
 
     Raises Refused with all that the format cannot express, AotError for an unknown format or option.
     """
-    row = FORMATS.get(format)
-    if row is None:
-        raise AotError(f"unknown format {format!r}", hint=f"choose one of: {', '.join(FORMATS)}")
+    row = _row(format)
     for name in options:
         if name not in row.options:
             raise AotError(f"{format} has no option {name!r}",

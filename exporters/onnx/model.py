@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from aot import __version__
 from aot.errors import AotError
 from aot.exporters import stablehlo
+from aot.exporters.names import Names
 from aot.exporters.report import Report
 
 from .control import flat
@@ -86,22 +86,6 @@ def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str
     model = _model(g, program, [t for v in arguments for t in flat([c.env[v]])], _named(g, found, outputs), metadata or {})
     return Exported(model, inputs, outputs, [v.type for v in arguments], program.output_types,
                     {w: n for w, n in zip([*wanted, *results], [*inputs, *outputs]) if w and n != (w,)})
-
-
-class Names:
-    """Names of inputs and outputs: `params['w'][0]` becomes `params.w.0`; each is used once."""
-
-    def __init__(self, used: Iterable[str] = ()) -> None:
-        self.used = set(used)
-
-    def __call__(self, wanted: str, default: str, type: stablehlo.Type) -> tuple[str, ...]:
-        """The name of a value, or of its two parts."""
-        name = re.sub(r"[^\w.]+", ".", wanted.replace("'", "").replace('"', "")).strip(".") or default
-        while name in self.used or f"{name}.real" in self.used or re.fullmatch(r"[a-z]\d+", name):   # as in graph.py
-            name += "_"
-        parts = (f"{name}.real", f"{name}.imag") if type.dtype.kind == "c" else (name,)
-        self.used.update(parts)
-        return parts
 
 
 def _named(g: Graph, values: Sequence[Any], names: Sequence[tuple[str, ...]]) -> list[Tensor]:

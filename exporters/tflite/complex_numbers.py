@@ -48,7 +48,8 @@ def both(f: Any, *zs: Any) -> Any:
     """f on the parts of complex values, or on real ones: for what only moves elements."""
     if not any(isinstance(z, Complex) for z in zs):
         return f(*zs)
-    return Complex(f(*(z.re if isinstance(z, Complex) else z for z in zs)), f(*(z.im if isinstance(z, Complex) else z for z in zs)))
+    re, im = ([getattr(z, part) if isinstance(z, Complex) else z for z in zs] for part in ("re", "im"))
+    return Complex(f(*re), f(*im))
 
 
 class ComplexMath:
@@ -75,12 +76,14 @@ class ComplexMath:
     def times(self, z: Complex, x: Tensor) -> Complex: return both(lambda part: self.r.mul(part, x), z)
 
     def divide(self, z: Complex, w: Complex) -> Complex:
-        """Smith's method: by the larger part of w, which is made the real one."""
+        """Smith's method: by the larger part of w, which is made the real one.  By 0: infinite parts."""
         r = self.r
+        zero = r.like(w.re, 0)
+        by_zero = r.logical_and(r.equal(w.re, zero), r.equal(w.im, zero))
         swap = r.less(r.abs(w.re), r.abs(w.im))
         a, b = r.select(swap, z.im, z.re), r.select(swap, r.neg(z.re), z.im)
         c, d = r.select(swap, w.im, w.re), r.select(swap, r.neg(w.re), w.im)
-        q = r.divide(d, c)
+        q = r.select(by_zero, zero, r.divide(d, c))
         size = r.add(c, r.mul(d, q))
         return Complex(r.divide(r.add(a, r.mul(b, q)), size), r.divide(r.sub(b, r.mul(a, q)), size))
 
@@ -180,13 +183,13 @@ class ComplexMath:
         return self.power(z, third)
 
     def power(self, z: Complex, w: Complex) -> Complex:
-        """exp(w log z); 0^w is 0, and 1 for w = 0."""
+        """exp(w log z).  0^w is 0 for a positive w, 1 for 0 and undefined for others."""
         r = self.r
         zero = r.like(z.re, 0)
-        none = r.logical_and(r.equal(z.re, zero), r.equal(z.im, zero))
-        nought = r.logical_and(r.equal(w.re, zero), r.equal(w.im, zero))
-        result = self.exponential(self.mul(w, self.log(self.select(none, self._one(z), z))))
-        result = self.select(none, Complex(zero, zero), result)
+        none, nought = (r.logical_and(r.equal(t.re, zero), r.equal(t.im, zero)) for t in (z, w))
+        positive = r.logical_and(r.less(zero, w.re), r.equal(w.im, zero))
+        result = self.exponential(self.mul(w, self.log(z)))
+        result = self.select(r.logical_and(none, positive), Complex(zero, zero), result)
         return self.select(nought, self._one(z), result)
 
     def logistic(self, z: Complex) -> Complex:

@@ -191,12 +191,19 @@ class Double(Arithmetic):
         return self.power_special_cases(result, x, y)
 
     # ---- trigonometry ----
-    def _quadrant(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x = k pi/2 + r with |r| <= pi/4: r, and k as int64; NaN from 2^50 on, where the angle means nothing."""
+    def _quadrant(self, x: Tensor, exact: bool = True) -> tuple[Tensor, Tensor]:
+        """x = k pi/2 + r with |r| <= pi/4: r, and k as int64; NaN from 2^50 on, where the angle means nothing.
+
+        exact: to double precision; else to single precision, in fewer steps.
+        """
         k = self.d_round_nearest_even(self.mul(x, self.f64(2 / math.pi)))
-        (h1, l1), (h2, l2) = (self._two_product(k, self.f64(p)) for p in HALF_PI[:2])
-        r = self.sub(self.sub(self.sub(x, h1), l1), h2)
-        r = self.sub(self.sub(r, l2), self.mul(k, self.f64(HALF_PI[2])))
+        high, low = self._two_product(k, self.f64(HALF_PI[0]))
+        r = self.sub(self.sub(x, high), low)
+        if exact:
+            high, low = self._two_product(k, self.f64(HALF_PI[1]))
+            r = self.sub(self.sub(self.sub(r, high), low), self.mul(k, self.f64(HALF_PI[2])))
+        else:
+            r = self.sub(r, self.mul(k, self.f64(HALF_PI[1])))
         known = self.less(self.clear_sign(x), self.f64(2.0 ** 50))
         r = self.select(known, r, self.f64(np.nan))
         return r, self.node("CAST", [self.select(known, k, self.f64(0))], k.shape, np.int64)

@@ -1,14 +1,17 @@
 """The driver: a StableHLO program -> the bytes of a TFLite model."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from aot.exporters import stablehlo
+from aot.exporters.names import Names
 from aot.exporters.report import Report
+from aot.files import replacing
 
 from . import (  # noqa: F401  each registers rows
     rows_contraction,
@@ -38,31 +41,40 @@ class Exported:
     outputs: list[tuple[str, ...]]
     input_types: list[stablehlo.Type] = field(default_factory=list)
     output_types: list[stablehlo.Type] = field(default_factory=list)
+    renamed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def save(self, path: str | os.PathLike) -> list[str]:
+        """Write the model -> the files."""
+        with replacing(os.fspath(path)) as f:
+            f.write(self.data)
+        return [os.fspath(path)]
 
 
 def export(source: Any, *, runtime: str = "current", input_names: Sequence[str] | None = None,
-           output_names: Sequence[str] | None = None, metadata: dict[str, str] | None = None) -> Exported:
-    """A StableHLO program (see `stablehlo.read`) as a TFLite model.
+           output_names: Sequence[str] | None = None, metadata: Mapping[str, str] | None = None) -> Exported:
+    """A StableHLO program (what `stablehlo.read` takes, or a Program) as a TFLite model.
 
-    runtime: a row of `kernels.PROFILES`.  Names default to those in the program, then to `arg0` and `result0`.
-    Raises Refused, with everything that the runtime cannot do, and AotError where the source is no program.
+    runtime: a row of `kernels.PROFILES`.  Names default to those in the program, then to `input_0` and `output_0`.
+    Raises Refused with everything that the runtime cannot do, AotError where the source is no program.
     """
-    program = stablehlo.simplify(stablehlo.read(source))
-    report = Report("tflite")
-    graph = Math(Model(), profile(runtime))
-    inputs = _names(input_names or program.argument_names, program.input_types, "arg")
-    outputs = _names(output_names or program.result_names, program.output_types, "result")
-    for kind, types in (("argument", program.input_types), ("result", program.output_types)):
-        _check_types(report, kind, types)
+    program = stablehlo.simplify(source if isinstance(source, stablehlo.Program) else stablehlo.read(source))
+    graph, report, names = Math(Model(), profile(runtime)), Report("tflite"), Names()
+    types = {"input": program.input_types, "output": program.output_types}
+    for kind, ts in types.items():
+        _check_types(report, kind, ts)
     report.raise_if_any()
-    args = [_argument(graph, *pair) for pair in zip(program.input_types, inputs)]
+    wanted = {"input": [*(input_names or program.argument_names)], "output": [*(output_names or program.result_names)]}
+    inputs, outputs = ([names(w, f"{kind}_{i}", t) for i, (w, t) in enumerate(zip(wanted[kind], types[kind], strict=True))]
+                       for kind in ("input", "output"))
+    args = [_argument(graph, *pair) for pair in zip(types["input"], inputs)]
     results = Lowering(graph, report).block(program.body, args)
     report.raise_if_any()
-    flat = [graph.broadcast(t, type.shape) for value, type in zip(results, program.output_types) for t in parts(value)]
-    graph.finish(flat, [n for names in outputs for n in names])
-    signature = Signature([n for names in inputs for n in names], [n for names in outputs for n in names])
-    data = graph.model.to_bytes(signature, {k: v.encode() for k, v in (metadata or {}).items()})
-    return Exported(data, inputs, outputs, program.input_types, program.output_types)
+    flat = [graph.broadcast(t, type.shape) for value, type in zip(results, types["output"]) for t in parts(value)]
+    signature = Signature([n for pair in inputs for n in pair], [n for pair in outputs for n in pair])
+    graph.finish(flat, signature.outputs)
+    data = graph.model.to_bytes(signature, {k: v.encode() for k, v in sorted((metadata or {}).items())})
+    renamed = {w: n for kind, ns in (("input", inputs), ("output", outputs)) for w, n in zip(wanted[kind], ns) if w and n != (w,)}
+    return Exported(data, inputs, outputs, types["input"], types["output"], renamed)
 
 
 def _check_types(report: Report, kind: str, types: Sequence[stablehlo.Type]) -> None:
@@ -71,18 +83,6 @@ def _check_types(report: Report, kind: str, types: Sequence[stablehlo.Type]) -> 
             check_type(type)
         except NoKernel as e:
             report.add(f"{kind} {i}", str(type), why=str(e), hint=e.hint)
-
-
-def _names(given: Sequence[str], types: Sequence[stablehlo.Type], prefix: str) -> list[tuple[str, ...]]:
-    """Distinct names, two for a complex value."""
-    taken: dict[str, int] = {}
-    names = []
-    for i, type in enumerate(types):
-        name = (given[i] if i < len(given) else "") or f"{prefix}{i}"
-        taken[name] = taken.get(name, 0) + 1
-        name = name if taken[name] == 1 else f"{name}_{taken[name] - 1}"
-        names.append((f"{name}.real", f"{name}.imag") if type.dtype in PARTS else (name,))
-    return names
 
 
 def _argument(graph: Math, type: stablehlo.Type, names: tuple[str, ...]) -> Any:

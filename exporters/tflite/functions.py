@@ -24,26 +24,69 @@ class Functions(Double):
             return self._widened(lambda *ys: self.real_function(name, *ys), *xs)
         if dtype == np.float64:
             return getattr(self, f"d_{name}")(*xs)
-        if name in KERNELS:
-            return self.elementwise(KERNELS[name], *xs)
-        return getattr(self, f"s_{name}")(*xs)
+        own = getattr(self, f"s_{name}", None)
+        return own(*xs) if own else self.elementwise(KERNELS[name], *xs)
 
-    # ---- single precision, where there is no kernel ----
+    # ---- single precision, where there is no kernel or one that fails at the ends of its range ----
+    def s_exponential(self, x: Tensor) -> Tensor:
+        """The kernel gives 0 for NaN."""
+        return self._keep_nan(x, self.elementwise("EXP", x))
+
+    def s_log(self, x: Tensor) -> Tensor:
+        """The kernel does not know infinity, NaN and the numbers from 2^127 on."""
+        big = self.less(self.like(x, 2.0 ** 100), x)
+        y = self.elementwise("LOG", self.select(big, self.mul(x, self.like(x, 2.0 ** -64)), x))
+        y = self.add(y, self.select(big, self.like(x, 64 * np.log(2)), self.like(x, 0)))
+        return self.select(self.less(x, self.like(x, np.inf)), y, x)
+
+    def s_sqrt(self, x: Tensor) -> Tensor:
+        """The kernel is wrong from 2^126 on."""
+        big = self.less(self.like(x, 2.0 ** 100), x)
+        y = self.elementwise("SQRT", self.select(big, self.mul(x, self.like(x, 2.0 ** -64)), x))
+        return self.select(big, self.mul(y, self.like(x, 2.0 ** 32)), y)
+
+    def s_rsqrt(self, x: Tensor) -> Tensor:
+        """The kernel gives NaN for 0."""
+        return self.elementwise("DIV", self.like(x, 1), self.s_sqrt(x))
+
+    def _small_angle(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x = k pi/2 + r with r between -pi/4 and pi/4, found in double precision: the kernels are right for a few turns,
+        and senseless from some thousands on.  r as float32, k as int32; NaN from 2^50 on."""
+        r, k = self._quadrant(self.cast(x, np.float64), exact=False)
+        k = self.bit_and(self.node("CAST", [k], k.shape, np.int32), self.const(np.int32(3)))
+        return self.cast(r, np.float32), k
+
+    def _turned(self, x: Tensor, turn: int) -> Tensor:
+        """sin(x + turn * pi/2)."""
+        r, k = self._small_angle(x)
+        k = self.add(k, self.const(np.int32(turn)))
+        odd, second = (self.equal(self.bit_and(k, self.const(np.int32(b))), self.const(np.int32(b))) for b in (1, 2))
+        y = self.select(odd, self.elementwise("COS", r), self.elementwise("SIN", r))
+        return self.select(second, self.neg(y), y)
+
+    def s_sine(self, x: Tensor) -> Tensor: return self._turned(x, 0)
+
+    def s_cosine(self, x: Tensor) -> Tensor: return self._turned(x, 1)
+
+    def s_tan(self, x: Tensor) -> Tensor:
+        r, k = self._small_angle(x)
+        odd = self.equal(self.bit_and(k, self.const(np.int32(1))), self.const(np.int32(1)))
+        sine, cosine = self.elementwise("SIN", r), self.elementwise("COS", r)
+        return self.elementwise("DIV", self.select(odd, self.neg(cosine), sine), self.select(odd, sine, cosine))
+
     def s_exponential_minus_one(self, x: Tensor) -> Tensor:
         """tanh(x / 2) (exp(x) + 1) keeps the digits near 0."""
-        e = self.elementwise("EXP", x)
+        e = self.s_exponential(x)
         near = self.mul(self.elementwise("TANH", self.mul(x, self.like(x, 0.5))), self.add(e, self.like(x, 1)))
         small = self.less(self.abs(x), self.like(x, 0.5))
         return self.select(small, near, self.sub(e, self.like(x, 1)))
 
     def s_log_plus_one(self, x: Tensor) -> Tensor:
-        """log(u) x / (u - 1), where u = 1 + x rounded; x where u is 1."""
-        one = self.like(x, 1)
-        u = self.add(x, one)
-        d, log = self.sub(u, one), self.elementwise("LOG", u)
-        exact = self.logical_or(self.equal(d, self.like(x, 0)), self.equal(u, self.like(x, np.inf)))
-        ratio = self.elementwise("DIV", x, self.select(exact, one, d))
-        return self.select(self.equal(d, self.like(x, 0)), x, self.select(exact, log, self.mul(log, ratio)))
+        """2 atanh(x / (2 + x)) as a series near 0, where the kernel loses the digits."""
+        small = self.less(self.abs(x), self.like(x, 0.3))
+        s = self.elementwise("DIV", x, self.select(small, self.add(x, self.like(x, 2)), self.like(x, 1)))
+        series = self.mul(self.add(s, s), self.horner(self.mul(s, s), [1 / (2 * n + 1) for n in range(6)]))
+        return self.select(small, series, self.s_log(self.add(x, self.like(x, 1))))
 
     def s_cbrt(self, x: Tensor) -> Tensor:
         """One step of Newton's iteration after a power."""
@@ -54,9 +97,6 @@ class Functions(Double):
         better = self.sub(y, self.mul(self.sub(y, self.elementwise("DIV", size, y2)), self.like(x, 1 / 3)))
         root = self.select(usual, better, size)
         return self.select(self.less(x, self.like(x, 0)), self.neg(root), root)
-
-    def s_tan(self, x: Tensor) -> Tensor:
-        return self.elementwise("DIV", self.elementwise("SIN", x), self.elementwise("COS", x))
 
     def s_atan2(self, y: Tensor, x: Tensor) -> Tensor: return self.elementwise("ATAN2", y, x)
 

@@ -208,7 +208,8 @@ ALGORITHMS = {"DEFAULT": 0, "PHILOX": 1, "THREE_FRY": 2}
 @row("rng_bit_generator")
 def rng_bit_generator(lower: Lowering, op: Op, state: Tensor) -> list[Tensor]:
     g, result = lower.g, op.results[1]
-    if not g.profile.has("STABLEHLO_RNG_BIT_GENERATOR", state.dtype) or result.dtype.name not in ("int32", "int64", "uint32", "uint64"):
+    known = result.dtype.name in ("int32", "int64", "uint32", "uint64")
+    if not known or not g.profile.has("STABLEHLO_RNG_BIT_GENERATOR", state.dtype):
         raise NoKernel("the runtime generates no such random bits", "use the threefry generator of aot.random")
     options = ("StablehloRngBitGeneratorOptions", {"algorithm": ALGORITHMS[op.attrs["rng_algorithm"]]})
     return g.nodes("STABLEHLO_RNG_BIT_GENERATOR", [state], [(state.shape, state.dtype), (result.shape, result.dtype)], options)

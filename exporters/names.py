@@ -1,0 +1,23 @@
+"""The names of a model's inputs and outputs."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from . import stablehlo
+
+
+class Names:
+    """Names of inputs and outputs: `params['w'][0]` becomes `params.w.0`; each is used once."""
+
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self.used = set(used)
+
+    def __call__(self, wanted: str, default: str, type: stablehlo.Type) -> tuple[str, ...]:
+        """The name of a value, or of its two parts."""
+        name = re.sub(r"[^\w.]+", ".", wanted.replace("'", "").replace('"', "")).strip(".") or default
+        while name in self.used or f"{name}.real" in self.used or re.fullmatch(r"[a-z]\d+", name):   # names of intermediate values
+            name += "_"
+        parts = (f"{name}.real", f"{name}.imag") if type.dtype.kind == "c" else (name,)
+        self.used.update(parts)
+        return parts
