@@ -27,6 +27,7 @@ COMMANDS = {
     "clean": "Remove what `aot build` has written.",
     "trace": "Print a function's jaxpr or StableHLO.",
     "check": "Look for what would surprise: side effects, large constants, key reuse, NaN derivatives.",
+    "export": "Write a function as ONNX, TFLite or portable StableHLO, and compare it with XLA.",
     "run": "Run a function of an artifact on given inputs.",
     "inspect": "Show what an artifact contains and what would run here.",
     "verify": "Check an artifact's checksums and replay its recorded results.",

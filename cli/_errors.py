@@ -51,5 +51,7 @@ def _report(e: BaseException, debug: bool) -> int:
 
 
 def _command_line() -> tuple[str, ...]:
-    """The folders of this package, which is not below aot where it is installed for editing, and of click."""
-    return tuple(os.path.dirname(os.path.abspath(f or "")) + os.sep for f in (__file__, click.__file__))
+    """The folders of this package, the exporters (neither is below aot where it is installed for editing), and click."""
+    import aot.exporters
+    files = (__file__, click.__file__, aot.exporters.__file__)
+    return tuple(os.path.dirname(os.path.abspath(f or "")) + os.sep for f in files)

@@ -6,9 +6,10 @@
 """
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,11 @@ class Source:
         """All parameters of the program, weights included, for these inputs."""
         given = iter(inputs)
         return [self.weights[i][1] if i in self.weights else next(given) for i in range(len(inputs) + len(self.weights))]
+
+
+def is_file(text: str) -> bool:
+    """Whether a text names a file that `load` reads, and no function of a module."""
+    return text.endswith((ARTIFACT, *PROGRAMS))
 
 
 def load(path: str, function: str | None = None) -> Source:
@@ -81,6 +87,42 @@ def of_program(program: Any) -> Source:
     record, weights = build.describe_program(program)
     text = program.lowered.located_text(root=os.getcwd())
     return _source(program.name, text, record.parameters, record.inputs, record.outputs, weights, None)
+
+
+def resized(program: Any) -> Callable[[int], Source]:
+    """How to make the source of a `build.Program` for another size of the first axis.
+
+    The size is that of the first input; other inputs whose first axis has it follow.  Raises AotError where there is none.
+    """
+    sizes = [leaf.shape[0] for b in program.bound if not b.weights for leaf in _leaves(b.tree) if getattr(leaf, "shape", ())]
+    if not sizes:
+        raise AotError(f"{program.name}: no input has a first axis", hint="leave out --dynamic-batch")
+
+    def at(n: int) -> Source:
+        made = copy.copy(program)
+        for name in ("transformed", "traced", "lowered", "bytecode", "built", "compiled"):
+            made.__dict__.pop(name, None)
+        made.bound = [b if b.weights else replace(b, tree=_with_first_axis(b.tree, sizes[0], n)) for b in program.bound]
+        return of_program(made)
+    return at
+
+
+def _leaves(tree: Any) -> list[Any]:
+    from aot import tree_util
+    return tree_util.tree_leaves(tree)
+
+
+def _with_first_axis(tree: Any, old: int, new: int) -> Any:
+    """Types instead of arrays, with another size of the first axis where it had the old one."""
+    from aot import spec, tree_util
+
+    def leaf(x: Any) -> Any:
+        shape = getattr(x, "shape", ())
+        if not shape or shape[0] != old:
+            return x
+        dtype = x.dtype if isinstance(x.dtype, str) else np.dtype(x.dtype).name
+        return spec.Array((new, *shape[1:]), dtype)
+    return tree_util.tree_map(leaf, tree)
 
 
 def _source(name: str, content: Any, parameters: list, inputs: list[dict], outputs: list[dict], weights: Any,

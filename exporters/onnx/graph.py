@@ -86,7 +86,7 @@ class Graph:
     # ---- names and constants ----
     def fresh(self, prefix: str = "t") -> str:
         self._count += 1
-        return f"{prefix}{self._count}"
+        return f"_{prefix}{self._count}"
 
     def constant(self, value: Any, dtype: Any = None) -> Tensor:
         """A known tensor; splats are stored as one element."""

@@ -33,17 +33,21 @@ def session(model: bytes | str | os.PathLike, threads: int = 1) -> Any:
 
 def run(model: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results of a program, in its types, from onnxruntime.  model: an `Exported`."""
-    flat = [part for x in inputs for part in ((x.real, x.imag) if x.dtype.kind == "c" else (x,))]
     names = [n for pair in model.inputs for n in pair]
-    found = iter(call(session(model.data), dict(zip(names, flat, strict=True))))
+    found = iter(call(session(model.data), dict(zip(names, _parts(inputs), strict=True))))
     return [_joined([next(found) for _ in pair], t.dtype) for pair, t in zip(model.outputs, model.output_types)]
 
 
 def open_file(path: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """A function from the model's inputs to its outputs, both in order; complex values are two arrays each."""
+    """A function from the program's inputs to the model's outputs, in order; complex results are two arrays each."""
     loaded = session(path)
     names = [i.name for i in loaded.get_inputs()]
-    return lambda arrays: call(loaded, dict(zip(names, arrays, strict=True)))
+    return lambda arrays: call(loaded, dict(zip(names, _parts(arrays), strict=True)))
+
+
+def _parts(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Complex arrays as two."""
+    return [part for x in arrays for part in ((x.real, x.imag) if x.dtype.kind == "c" else (x,))]
 
 
 def call(session: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -118,6 +118,8 @@ def _by_matrix(g: Graph, x: Pair, matrix: np.ndarray) -> Pair:
     re, im = (g.constant(np.ascontiguousarray(part).astype(x.re.dtype)) for part in (matrix.real, matrix.imag))
 
     def product(a: Tensor, b: Tensor) -> Tensor: return dot(g, a, b, d, x.re.dtype)
+    if x.im.scalar() == 0:
+        return Pair(product(x.re, re), product(x.re, im))
     return Pair(g("Sub", product(x.re, re), product(x.im, im)), g("Add", product(x.re, im), product(x.im, re)))
 
 

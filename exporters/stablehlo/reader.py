@@ -157,7 +157,7 @@ class _Reader:
         if len(region.blocks) != 1:
             raise AotError("a region with control flow between blocks is no StableHLO")
         block = region.blocks[0]
-        inner = dict(env) if len(env) < 64 else _Scope(env)
+        inner = _Scope(env)
         args = []
         for a in block.arguments:
             inner[a] = value = self.argument(str(a.type))

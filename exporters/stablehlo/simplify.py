@@ -124,7 +124,7 @@ class _Pass:
             return None if one is None else np.broadcast_to(one, op.shape)
         if op.name in ("broadcast_in_dim", "reshape") and len(splats) == 1 and op.result.type.size:
             return np.broadcast_to(splats[0][(0,) * splats[0].ndim], op.shape)
-        if op.result.type.size > self.limit:
+        if op.result.type.size > self.limit or op.name == "broadcast_in_dim" and _is_weight(op.operands[0]):
             return None
         return fold(op, arrays)     # type: ignore[arg-type]
 
@@ -171,6 +171,10 @@ def _before(v: Value, view: Op) -> Value | np.ndarray | None:
             and v.op.operands[0].shape == view.operands[0].shape and v.shape == view.shape:
         return v.op.operands[0]
     return None
+
+
+def _is_weight(v: Value) -> bool:
+    return v.op is not None and "name" in v.op.attrs
 
 
 def _constant(value: np.ndarray, location: Location = Location()) -> Op:
