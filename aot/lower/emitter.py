@@ -181,9 +181,12 @@ class Emitter:
         """Emit every equation -> names of the outputs."""
         env = dict(zip(jaxpr.invars, args, strict=True))
         for e in jaxpr.eqns:
-            if self.module.locations:
-                self.loc = self.module.location(e.source)
-            self.eqn(e, env)
+            if not self.module.locations:
+                self.eqn(e, env)
+                continue
+            self.loc = self.module.location(e.source)
+            with source.replaying(e.source):       # what a lowering rule traces comes from the same line
+                self.eqn(e, env)
         return [self.read(x, env) for x in jaxpr.outvars]
 
     def read(self, x, env) -> str:
