@@ -4,7 +4,7 @@
 
 #include <aot_runtime.hpp>
 
-int main(int argc, char** argv) try {
+int main(int argc, char **argv) try {
   if (argc != 3) {
     std::fprintf(stderr, "usage: %s MODEL.aot PLUGIN.so\n", argv[0]);
     return 2;
@@ -18,7 +18,7 @@ int main(int argc, char** argv) try {
   const std::vector<aot::Array> results = predict({x});
   const aot::Span<float> y = results[0].as<float>();
   for (int i = 0; i < 8; i++) std::printf("%.4f %.4f %.4f %.4f\n", y[4 * i], y[4 * i + 1], y[4 * i + 2], y[4 * i + 3]);
-} catch (const std::exception& e) {
+} catch (const std::exception &e) {
   std::fprintf(stderr, "error: %s\n", e.what());
   return 1;
 }

@@ -36,15 +36,22 @@ static aot_code find_device(aot_runtime *r, size_t index, aot_error *error) {
   ARGS(PJRT_Device_GetDescription, description);
   ARGS(PJRT_DeviceDescription_Id, id);
   devices.client = name.client = r->client;
-  code = pjrt_failed(r->api, r->api->PJRT_Client_AddressableDevices(&devices), AOT_ERROR_PLUGIN, r->plugin, "asking for its devices", error);
-  if (!code) code = pjrt_failed(r->api, r->api->PJRT_Client_PlatformName(&name), AOT_ERROR_PLUGIN, r->plugin, "asking for its name", error);
+  code = pjrt_failed(r->api, r->api->PJRT_Client_AddressableDevices(&devices), AOT_ERROR_PLUGIN, r->plugin,
+                     "asking for its devices", error);
+  if (!code)
+    code =
+        pjrt_failed(r->api, r->api->PJRT_Client_PlatformName(&name), AOT_ERROR_PLUGIN, r->plugin, "asking for its name", error);
   if (code) return code;
   r->num_devices = devices.num_addressable_devices;
-  if (index >= r->num_devices) return fail(error, AOT_ERROR_PLUGIN, r->plugin, "", "has %zu devices, device %zu was asked for", r->num_devices, index);
+  if (index >= r->num_devices)
+    return fail(error, AOT_ERROR_PLUGIN, r->plugin, "", "has %zu devices, device %zu was asked for", r->num_devices, index);
   r->device = description.device = devices.addressable_devices[index];
-  code = pjrt_failed(r->api, r->api->PJRT_Device_GetDescription(&description), AOT_ERROR_PLUGIN, r->plugin, "asking for its devices", error);
+  code = pjrt_failed(r->api, r->api->PJRT_Device_GetDescription(&description), AOT_ERROR_PLUGIN, r->plugin,
+                     "asking for its devices", error);
   id.device_description = description.device_description;
-  if (!code) code = pjrt_failed(r->api, r->api->PJRT_DeviceDescription_Id(&id), AOT_ERROR_PLUGIN, r->plugin, "asking for its devices", error);
+  if (!code)
+    code = pjrt_failed(r->api, r->api->PJRT_DeviceDescription_Id(&id), AOT_ERROR_PLUGIN, r->plugin, "asking for its devices",
+                       error);
   if (code) return code;
   r->device_id = id.id;
   r->platform = arena_copy(&r->memory, name.platform_name, name.platform_name_size);
@@ -57,7 +64,8 @@ static aot_code find_device(aot_runtime *r, size_t index, aot_error *error) {
 static aot_code find_plugin(aot_runtime *r, const aot_runtime_options *o, aot_error *error) {
   static const char *const hint = "options.plugin is the path of a PJRT plugin's shared library";
   char *path = o->plugin ? realpath(o->plugin, NULL) : NULL;
-  if (!path) return fail(error, AOT_ERROR_FILE, o->plugin ? o->plugin : "", hint, o->plugin ? "no such plugin" : "no plugin was given");
+  if (!path)
+    return fail(error, AOT_ERROR_FILE, o->plugin ? o->plugin : "", hint, o->plugin ? "no such plugin" : "no plugin was given");
   r->plugin = arena_copy(&r->memory, path, strlen(path));
   free(path);
   if (o->identity_cache) r->identity_cache = arena_copy(&r->memory, o->identity_cache, strlen(o->identity_cache));
@@ -73,8 +81,10 @@ aot_code aot_runtime_open(const aot_runtime_options *options, aot_runtime **out,
   code = find_plugin(r, options, error);
   if (!code) code = open_plugin(options, r->plugin, &r->api, &r->client, error);
   if (!code) code = find_device(r, options->device, error);
-  if (code) aot_runtime_close(r);
-  else *out = r;
+  if (code)
+    aot_runtime_close(r);
+  else
+    *out = r;
   return code;
 }
 
@@ -97,8 +107,8 @@ size_t aot_runtime_num_devices(const aot_runtime *r) { return r->num_devices; }
 
 /* ---- artifacts ---- */
 
-static aot_code open_artifact(const char *path, bytes file, bytes mapped, aot_runtime *runtime, unsigned flags, const char *weights,
-                              aot_artifact **out, aot_error *error) {
+static aot_code open_artifact(const char *path, bytes file, bytes mapped, aot_runtime *runtime, unsigned flags,
+                              const char *weights, aot_artifact **out, aot_error *error) {
   aot_artifact *a = calloc(1, sizeof *a);
   aot_code code = AOT_OK;
   if (!a) {
@@ -114,8 +124,10 @@ static aot_code open_artifact(const char *path, bytes file, bytes mapped, aot_ru
   if (!code) code = read_manifest(a, error);
   if (!code && weights && !json_get(a->manifest, "external").at)
     code = fail(error, AOT_ERROR_FORMAT, path, "", "its weights are not in a separate file, so others cannot be given");
-  if (code) aot_artifact_close(a);
-  else *out = a;
+  if (code)
+    aot_artifact_close(a);
+  else
+    *out = a;
   return code;
 }
 
@@ -169,7 +181,8 @@ aot_code aot_artifact_verify(aot_artifact *a, aot_error *error) {
     arena memory = {NULL};
     const char *name = json_string(&memory, key);
     bytes data;
-    code = name ? verified_member(&a->archive, a->members, name, &data, error) : bad_manifest(a, "", "the name of a member", error);
+    code = name ? verified_member(&a->archive, a->members, name, &data, error)
+                : bad_manifest(a, "", "the name of a member", error);
     arena_free(&memory);
   }
   pthread_mutex_unlock(&a->lock);
@@ -242,14 +255,17 @@ static aot_code read_golden(aot_function *f, const char *name, aot_error *error)
     char key[32];
     snprintf(key, sizeof key, "%s.%zu", in ? "in" : "out", in ? i : i - s->num_inputs);
     array = find_tensor(&found, key);
-    if (!array || check_input(leaf, array, NULL)) code = fail(error, AOT_ERROR_FORMAT, p.text, AGAIN, "damaged: %s is missing or has another type", key);
-    else all[i] = *array;
+    if (!array || check_input(leaf, array, NULL))
+      code = fail(error, AOT_ERROR_FORMAT, p.text, AGAIN, "damaged: %s is missing or has another type", key);
+    else
+      all[i] = *array;
   }
   if (!code) f->golden = all;
   return code;
 }
 
-aot_code aot_artifact_golden(aot_artifact *a, const char *name, const aot_array **inputs, const aot_array **outputs, aot_error *error) {
+aot_code aot_artifact_golden(aot_artifact *a, const char *name, const aot_array **inputs, const aot_array **outputs,
+                             aot_error *error) {
   aot_function *f = NULL;
   const char *member_name;
   aot_code code = find_function(a, name, &f, error);

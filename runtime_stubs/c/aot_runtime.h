@@ -104,9 +104,29 @@ AOT_API size_t aot_runtime_num_devices(const aot_runtime *runtime);
 /* ---- arrays and signatures ----------------------------------------------------------------------------------------- */
 
 typedef enum aot_dtype {
-  AOT_INVALID, AOT_BOOL, AOT_I8, AOT_I16, AOT_I32, AOT_I64, AOT_U8, AOT_U16, AOT_U32, AOT_U64, AOT_F16, AOT_BF16, AOT_F32,
-  AOT_F64, AOT_C64, AOT_C128, AOT_F8E4M3FN, AOT_F8E5M2, AOT_F8E4M3B11FNUZ, AOT_F8E4M3FNUZ, AOT_F8E5M2FNUZ,
-  AOT_I4, AOT_U4, /* one byte an element */
+  AOT_INVALID,
+  AOT_BOOL,
+  AOT_I8,
+  AOT_I16,
+  AOT_I32,
+  AOT_I64,
+  AOT_U8,
+  AOT_U16,
+  AOT_U32,
+  AOT_U64,
+  AOT_F16,
+  AOT_BF16,
+  AOT_F32,
+  AOT_F64,
+  AOT_C64,
+  AOT_C128,
+  AOT_F8E4M3FN,
+  AOT_F8E5M2,
+  AOT_F8E4M3B11FNUZ,
+  AOT_F8E4M3FNUZ,
+  AOT_F8E5M2FNUZ,
+  AOT_I4,
+  AOT_U4, /* one byte an element */
   AOT_NUM_DTYPES
 } aot_dtype;
 
@@ -124,13 +144,13 @@ typedef struct aot_array {
 
 /* One input or output. */
 typedef struct aot_leaf {
-  const char *name;  /* "params['w1']", "result[0]" */
-  const char *type;  /* as declared: "float32", or "key<fry>", whose array is U32 with one more axis of 2 */
-  aot_dtype dtype;   /* of the array */
+  const char *name; /* "params['w1']", "result[0]" */
+  const char *type; /* as declared: "float32", or "key<fry>", whose array is U32 with one more axis of 2 */
+  aot_dtype dtype;  /* of the array */
   size_t rank;
   const int64_t *dims;
   size_t bytes;
-  bool donated;      /* the program may reuse a device copy of it; the caller's memory is never written to */
+  bool donated; /* the program may reuse a device copy of it; the caller's memory is never written to */
 } aot_leaf;
 
 typedef struct aot_signature {
@@ -152,8 +172,8 @@ enum { AOT_STRICT = 1 }; /* flags: refuse to compile what has no executable for 
 AOT_API aot_code aot_artifact_open(const char *path, aot_runtime *runtime, unsigned flags, const char *weights,
                                    aot_artifact **artifact, aot_error *error);
 /* The same for bytes in memory, which must stay there until the artifact is closed.  name: for messages. */
-AOT_API aot_code aot_artifact_open_memory(const void *data, size_t size, const char *name, aot_runtime *runtime,
-                                          unsigned flags, const char *weights, aot_artifact **artifact, aot_error *error);
+AOT_API aot_code aot_artifact_open_memory(const void *data, size_t size, const char *name, aot_runtime *runtime, unsigned flags,
+                                          const char *weights, aot_artifact **artifact, aot_error *error);
 AOT_API void aot_artifact_close(aot_artifact *artifact);
 
 AOT_API size_t aot_artifact_num_functions(const aot_artifact *artifact);

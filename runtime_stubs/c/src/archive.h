@@ -13,7 +13,10 @@
 #include "json.h"
 #include "sha256.h"
 
-typedef struct bytes { const uint8_t *at; size_t size; } bytes;
+typedef struct bytes {
+  const uint8_t *at;
+  size_t size;
+} bytes;
 
 typedef struct member {
   const char *name; /* not terminated: a part of the mapped file */
@@ -41,7 +44,8 @@ static aot_code map_file(const char *path, bytes *out, aot_error *error) {
   struct stat info;
   void *data;
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) return fail(error, AOT_ERROR_FILE, path, "artifacts are written by `aot compile`", "no such file");
+  if (fd < 0 && errno == ENOENT)
+    return fail(error, AOT_ERROR_FILE, path, "artifacts are written by `aot compile`", "no such file");
   if (fd < 0 || fstat(fd, &info) || !S_ISREG(info.st_mode)) {
     fail(error, AOT_ERROR_FILE, path, "", "cannot be read: %s", fd < 0 ? strerror(errno) : "not a regular file");
     if (fd >= 0) close(fd);
@@ -64,7 +68,9 @@ static void unmap_file(bytes file) {
 
 /* ---- the directory ---- */
 
-typedef struct directory { uint64_t at, end, count; } directory;
+typedef struct directory {
+  uint64_t at, end, count;
+} directory;
 
 static aot_code damaged(const archive *a, aot_error *error, const char *what) {
   return fail(error, AOT_ERROR_FORMAT, a->path, AGAIN, "damaged: its directory cannot be read (%s)", what);
@@ -119,7 +125,8 @@ static bool safe_name(const char *name, size_t size) {
   for (i = 0; i <= size; i++) {
     if (i < size && ((unsigned char)name[i] < 0x20 || name[i] == '\\' || name[i] == 0x7F)) return false;
     if (i < size && name[i] != '/') continue;
-    if (i == start || (i - start == 1 && name[start] == '.') || (i - start == 2 && !memcmp(name + start, "..", 2))) return false;
+    if (i == start || (i - start == 1 && name[start] == '.') || (i - start == 2 && !memcmp(name + start, "..", 2)))
+      return false;
     start = i + 1;
   }
   return true;
@@ -184,7 +191,8 @@ static aot_code check_disjoint(archive *a, uint64_t limit, aot_error *error) {
   qsort(a->members, a->count, sizeof *a->members, by_start);
   for (i = 0; i < a->count; i++) {
     const uint64_t end = (uint64_t)(a->members[i].data.at - a->file.at) + a->members[i].data.size;
-    if (end > (i + 1 < a->count ? a->members[i + 1].start : limit)) return bad_member(a, &a->members[i], error, "it overlaps the next");
+    if (end > (i + 1 < a->count ? a->members[i + 1].start : limit))
+      return bad_member(a, &a->members[i], error, "it overlaps the next");
   }
   qsort(a->members, a->count, sizeof *a->members, by_name);
   for (i = 1; i < a->count; i++)

@@ -17,7 +17,8 @@ typedef struct call {
 static void describe_array(const aot_array *a, char *out, size_t size) {
   const int known = a->dtype > AOT_INVALID && a->dtype < AOT_NUM_DTYPES;
   size_t i, n = (size_t)snprintf(out, size, "%s[", known ? dtype_rows[a->dtype].brief : "an unknown dtype");
-  for (i = 0; i < a->rank && n < size; i++) n += (size_t)snprintf(out + n, size - n, "%s%lld", i ? "," : "", (long long)a->dims[i]);
+  for (i = 0; i < a->rank && n < size; i++)
+    n += (size_t)snprintf(out + n, size - n, "%s%lld", i ? "," : "", (long long)a->dims[i]);
   if (n < size) snprintf(out + n, size - n, "]");
 }
 
@@ -32,19 +33,23 @@ static aot_code check_input(const aot_leaf *leaf, const aot_array *given, aot_er
   describe_array(&expected, want, sizeof want);
   describe_array(given, got, sizeof got);
   if (strcmp(want, got)) return fail(error, AOT_ERROR_INPUT, leaf->name, "", "expected %s, got %s", want, got);
-  return fail(error, AOT_ERROR_INPUT, leaf->name, "", "%s has %zu bytes of data, got %zu", want, leaf->bytes, given->data ? given->bytes : 0);
+  return fail(error, AOT_ERROR_INPUT, leaf->name, "", "%s has %zu bytes of data, got %zu", want, leaf->bytes,
+              given->data ? given->bytes : 0);
 }
 
-static aot_code check_call(const aot_function *f, const aot_array *inputs, size_t n, const aot_array *outputs, size_t m, aot_error *error) {
+static aot_code check_call(const aot_function *f, const aot_array *inputs, size_t n, const aot_array *outputs, size_t m,
+                           aot_error *error) {
   const aot_signature *s = &f->signature;
   size_t i;
   aot_code code = AOT_OK;
   if (n != s->num_inputs || m != s->num_outputs)
-    return fail(error, AOT_ERROR_INPUT, s->name, "", "takes %zu arrays and returns %zu, got %zu and %zu", s->num_inputs, s->num_outputs, n, m);
+    return fail(error, AOT_ERROR_INPUT, s->name, "", "takes %zu arrays and returns %zu, got %zu and %zu", s->num_inputs,
+                s->num_outputs, n, m);
   for (i = 0; i < n && !code; i++) code = check_input(&s->inputs[i], &inputs[i], error);
   for (i = 0; i < m && !code; i++)
     if (outputs[i].data && outputs[i].bytes < s->outputs[i].bytes)
-      code = fail(error, AOT_ERROR_INPUT, s->outputs[i].name, "", "needs room for %zu bytes, got %zu", s->outputs[i].bytes, outputs[i].bytes);
+      code = fail(error, AOT_ERROR_INPUT, s->outputs[i].name, "", "needs room for %zu bytes, got %zu", s->outputs[i].bytes,
+                  outputs[i].bytes);
   return code;
 }
 
@@ -56,8 +61,8 @@ static aot_code put_inputs(call *c, const aot_array *inputs, aot_error *error) {
   size_t i;
   for (i = 0; i < f->signature.num_inputs; i++) {
     const aot_leaf *leaf = &f->signature.inputs[i];
-    const aot_code code = pjrt_put(f->artifact->runtime, inputs[i].data ? inputs[i].data : nothing, leaf->dtype, leaf->rank, leaf->dims,
-                                   !leaf->donated, leaf->name, &c->arguments[f->slots[i]], &c->events[i], error);
+    const aot_code code = pjrt_put(f->artifact->runtime, inputs[i].data ? inputs[i].data : nothing, leaf->dtype, leaf->rank,
+                                   leaf->dims, !leaf->donated, leaf->name, &c->arguments[f->slots[i]], &c->events[i], error);
     if (code) return code;
     c->num_inputs = i + 1;
   }
@@ -79,7 +84,8 @@ static aot_code execute(call *c, aot_error *error) {
   a.executable = f->executable, a.options = &options, a.num_devices = 1;
   a.argument_lists = arguments, a.num_args = f->num_parameters, a.output_lists = results;
   a.device_complete_events = f->signature.num_outputs ? NULL : complete; /* results are waited for when they are read */
-  code = pjrt_failed(c->api, c->api->PJRT_LoadedExecutable_Execute(&a), AOT_ERROR_PLUGIN, f->signature.name, "execution failed", error);
+  code = pjrt_failed(c->api, c->api->PJRT_LoadedExecutable_Execute(&a), AOT_ERROR_PLUGIN, f->signature.name, "execution failed",
+                     error);
   if (code) return code;
   c->num_results = f->signature.num_outputs;
   return pjrt_await(c->api, complete[0], f->signature.name, "execution failed", error);
@@ -109,7 +115,8 @@ static aot_code wait_for_output(call *c, size_t i, aot_error *error) {
   const char *name = c->f->signature.outputs[i].name;
   ARGS(PJRT_Buffer_ReadyEvent, ready);
   ready.buffer = c->results[i];
-  if (pjrt_failed(c->api, c->api->PJRT_Buffer_ReadyEvent(&ready), AOT_ERROR_PLUGIN, name, "execution failed", error)) return AOT_ERROR_PLUGIN;
+  if (pjrt_failed(c->api, c->api->PJRT_Buffer_ReadyEvent(&ready), AOT_ERROR_PLUGIN, name, "execution failed", error))
+    return AOT_ERROR_PLUGIN;
   return pjrt_await(c->api, ready.event, name, "execution failed", error);
 }
 
@@ -139,7 +146,8 @@ static aot_code read_outputs(call *c, void *const *data, aot_error *error) {
   for (i = 0; i < s->num_outputs && !code; i++)
     if (s->outputs[i].bytes) code = read_output(c, i, data[i], error);
   for (i = 0; i < s->num_outputs; i++) {
-    const aot_code late = pjrt_await(c->api, c->events[s->num_inputs + i], s->outputs[i].name, "reading the result", code ? NULL : error);
+    const aot_code late =
+        pjrt_await(c->api, c->events[s->num_inputs + i], s->outputs[i].name, "reading the result", code ? NULL : error);
     if (!code) code = late;
   }
   return code;

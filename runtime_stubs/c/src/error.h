@@ -30,7 +30,9 @@ static aot_code fail(aot_error *error, aot_code code, const char *where, const c
 static aot_code no_memory(aot_error *error) { return fail(error, AOT_ERROR_MEMORY, "", "", "out of memory"); }
 
 /* "path: member" for messages. */
-typedef struct place { char text[256]; } place;
+typedef struct place {
+  char text[256];
+} place;
 
 static place at_member(const char *path, const char *member, size_t size) {
   place p;
@@ -40,8 +42,12 @@ static place at_member(const char *path, const char *member, size_t size) {
 
 /* ---- an arena: blocks that are freed together ---- */
 
-typedef struct block { struct block *next; } block;
-typedef struct arena { block *first; } arena;
+typedef struct block {
+  struct block *next;
+} block;
+typedef struct arena {
+  block *first;
+} arena;
 
 /* `count` zeroed elements, or NULL. */
 static void *arena_new(arena *a, size_t count, size_t size) {
@@ -71,7 +77,11 @@ static void arena_free(arena *a) {
 
 /* ---- text that grows ---- */
 
-typedef struct text { char *data; size_t size, room; bool failed; } text;
+typedef struct text {
+  char *data;
+  size_t size, room;
+  bool failed;
+} text;
 
 /* Append bytes; there is always a zero after the last one. */
 static void text_put(text *t, const void *data, size_t size) {
@@ -79,7 +89,10 @@ static void text_put(text *t, const void *data, size_t size) {
   if (t->size + size + 1 > t->room) {
     const size_t room = 2 * t->room + size + 64;
     char *more = realloc(t->data, room);
-    if (more == NULL) { t->failed = true; return; }
+    if (more == NULL) {
+      t->failed = true;
+      return;
+    }
     t->data = more, t->room = room;
   }
   memcpy(t->data + t->size, data, size);

@@ -81,8 +81,8 @@ static void compile_options(text *t, const aot_runtime *r, arena *memory, json f
   }
 }
 
-static aot_code compile_program(const aot_runtime *r, bytes program, json flags, const char *where,
-                                PJRT_LoadedExecutable **out, aot_error *error) {
+static aot_code compile_program(const aot_runtime *r, bytes program, json flags, const char *where, PJRT_LoadedExecutable **out,
+                                aot_error *error) {
   arena memory = {NULL};
   text options = {NULL, 0, 0, false};
   PJRT_Program p;
@@ -124,7 +124,8 @@ static bytes without_ifrt(bytes blob) {
 }
 
 /* Executables are compiled for the device with id 0; for another one they are told so. */
-static aot_code deserialize(const aot_runtime *r, bytes blob, const char *where, PJRT_LoadedExecutable **out, aot_error *error) {
+static aot_code deserialize(const aot_runtime *r, bytes blob, const char *where, PJRT_LoadedExecutable **out,
+                            aot_error *error) {
   text options = {NULL, 0, 0, false};
   const json none = {NULL, NULL};
   aot_code code;
@@ -133,7 +134,8 @@ static aot_code deserialize(const aot_runtime *r, bytes blob, const char *where,
   if (r->device_id) compile_options(&options, r, NULL, none);
   a.overridden_serialized_compile_options = options.data, a.overridden_serialized_compile_options_size = options.size;
   a.client = r->client, a.serialized_executable = (const char *)blob.at, a.serialized_executable_size = blob.size;
-  code = pjrt_failed(r->api, r->api->PJRT_Executable_DeserializeAndLoad(&a), AOT_ERROR_HOST, where, "rejected by the plugin", error);
+  code = pjrt_failed(r->api, r->api->PJRT_Executable_DeserializeAndLoad(&a), AOT_ERROR_HOST, where, "rejected by the plugin",
+                     error);
   free(options.data);
   *out = code ? NULL : a.loaded_executable;
   return code;

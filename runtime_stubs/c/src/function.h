@@ -37,9 +37,13 @@ static bool misfit(const aot_artifact *a, json exe, text *why) {
   arena memory = {NULL};
   const char *machine = json_string(&memory, json_get(exe, "machine")), *plugin = json_string(&memory, json_get(exe, "plugin"));
   bool no = true;
-  if (!plugin) text_add(why, "made for jaxlib and its Python loader, not for a PJRT plugin");
-  else if (!a->runtime) text_add(why, "no plugin was loaded");
-  else no = (machine && *machine && cpu_misfit(machine, json_get(exe, "cpu_features"), why)) || plugin_misfit(a->runtime, plugin, why);
+  if (!plugin)
+    text_add(why, "made for jaxlib and its Python loader, not for a PJRT plugin");
+  else if (!a->runtime)
+    text_add(why, "no plugin was loaded");
+  else
+    no = (machine && *machine && cpu_misfit(machine, json_get(exe, "cpu_features"), why)) ||
+         plugin_misfit(a->runtime, plugin, why);
   arena_free(&memory);
   return no;
 }
@@ -60,10 +64,16 @@ static aot_code try_executables(aot_function *f, aot_error *error) {
     if (!misfit(a, exe, &why)) {
       bytes blob;
       aot_error rejected;
-      aot_code code = name ? verified_member(&a->archive, a->members, name, &blob, error) : bad_manifest(a, f->signature.name, "an executable without member", error);
-      if (code) { free(why.data); return code; }
-      if (deserialize(a->runtime, blob, name, &f->executable, &rejected)) text_add(&why, "%s", rejected.message);
-      else f->target = target;
+      aot_code code = name ? verified_member(&a->archive, a->members, name, &blob, error)
+                           : bad_manifest(a, f->signature.name, "an executable without member", error);
+      if (code) {
+        free(why.data);
+        return code;
+      }
+      if (deserialize(a->runtime, blob, name, &f->executable, &rejected))
+        text_add(&why, "%s", rejected.message);
+      else
+        f->target = target;
     }
     if (!f->executable) text_add(&f->reason, "%s%s: %s", f->reason.size ? "; " : "", target, why.data ? why.data : "?");
     free(why.data);
@@ -112,7 +122,8 @@ static aot_code read_separate(aot_artifact *a, json external, aot_error *error) 
   tensors found;
   aot_code code;
   if (!file || !*file || strchr(file, '/')) return bad_manifest(a, "", "external file", error);
-  if (a->weights_path) text_put(&path, a->weights_path, strlen(a->weights_path));
+  if (a->weights_path)
+    text_put(&path, a->weights_path, strlen(a->weights_path));
   else {
     if (slash) text_put(&path, a->archive.path, (size_t)(slash + 1 - a->archive.path));
     text_put(&path, file, strlen(file));
@@ -129,8 +140,10 @@ static aot_code read_separate(aot_artifact *a, json external, aot_error *error) 
     if (dtype == AOT_INVALID || !read_shape(&a->memory, json_get(value, "shape"), dtype_rows[dtype].size, &rank, &dims, &size))
       code = bad_manifest(a, "", "external arrays", error);
     else if (!array || array->dtype != dtype || array->rank != rank || (rank && memcmp(array->dims, dims, rank * sizeof *dims)))
-      code = fail(error, AOT_ERROR_FORMAT, path.data, "", "weight '%.100s': %s", name ? name : "?", array ? "another type than the programs take" : "it is missing");
-    else a->weights.items[a->weights.count].name = key, a->weights.items[a->weights.count++].array = *array;
+      code = fail(error, AOT_ERROR_FORMAT, path.data, "", "weight '%.100s': %s", name ? name : "?",
+                  array ? "another type than the programs take" : "it is missing");
+    else
+      a->weights.items[a->weights.count].name = key, a->weights.items[a->weights.count++].array = *array;
   }
   free(path.data);
   return code;
@@ -173,7 +186,8 @@ static aot_code weight_buffer(aot_artifact *a, const char *function, json name, 
     const aot_array *w = &a->weights.items[i].array;
     if (!text || !json_equals(a->weights.items[i].name, text, strlen(text))) continue;
     if (!a->weight_buffers[i])
-      code = pjrt_put(a->runtime, w->data, w->dtype, w->rank, w->dims, true, text, &a->weight_buffers[i], &a->weight_events[i], error);
+      code = pjrt_put(a->runtime, w->data, w->dtype, w->rank, w->dims, true, text, &a->weight_buffers[i], &a->weight_events[i],
+                      error);
     *out = a->weight_buffers[i];
     return code;
   }
@@ -232,7 +246,8 @@ static aot_code make_layouts(aot_function *f, aot_error *error) {
 static aot_code refuse_sharded(const aot_function *f, const char *where, aot_error *error) {
   uint64_t devices;
   if (!json_size(json_get(f->spec, "devices"), &devices) || devices < 2) return AOT_OK;
-  return fail(error, AOT_ERROR_HOST, where, "use the Python loader for it", "runs on %llu devices, this loader on one", (unsigned long long)devices);
+  return fail(error, AOT_ERROR_HOST, where, "use the Python loader for it", "runs on %llu devices, this loader on one",
+              (unsigned long long)devices);
 }
 
 /* Make a function ready, once.  The artifact is locked. */

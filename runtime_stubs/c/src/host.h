@@ -72,9 +72,12 @@ static bool identity_file(const char *folder, const char *plugin, char *out, siz
   char hex[65];
   int n;
   sha256_hex(plugin, strlen(plugin), hex);
-  if (folder) n = *folder ? snprintf(out, size, "%s/%.32s", folder, hex) : 0;
-  else if (xdg && *xdg) n = snprintf(out, size, "%s/aot/plugins/%.32s", xdg, hex);
-  else n = home && *home ? snprintf(out, size, "%s/.cache/aot/plugins/%.32s", home, hex) : 0;
+  if (folder)
+    n = *folder ? snprintf(out, size, "%s/%.32s", folder, hex) : 0;
+  else if (xdg && *xdg)
+    n = snprintf(out, size, "%s/aot/plugins/%.32s", xdg, hex);
+  else
+    n = home && *home ? snprintf(out, size, "%s/.cache/aot/plugins/%.32s", home, hex) : 0;
   return n > 0 && (size_t)n < size;
 }
 
@@ -104,7 +107,11 @@ static void remember(const char *path, const char *stamp, const char *hex) {
   snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
   if ((fd = mkstemp(temporary)) < 0) return;
   f = fdopen(fd, "w");
-  if (!f) { close(fd); unlink(temporary); return; }
+  if (!f) {
+    close(fd);
+    unlink(temporary);
+    return;
+  }
   fprintf(f, "%s %s\n", stamp, hex);
   if (fclose(f) || rename(temporary, path)) unlink(temporary);
 }

@@ -6,7 +6,9 @@
 
 enum { JSON_DEPTH = 512 }; /* a pytree of 100 levels needs 300 */
 
-typedef struct json { const char *at, *end; } json; /* the text of one value; at is NULL for a value that is missing */
+typedef struct json {
+  const char *at, *end;
+} json; /* the text of one value; at is NULL for a value that is missing */
 
 /* ---- checking ---- */
 
@@ -38,7 +40,8 @@ static const char *json_utf8(const char *p, const char *end) {
     if ((p[i] & 0xC0) != 0x80) return NULL;
     value = value << 6 | (p[i] & 0x3F);
   }
-  if ((more == 2 && (value < 0x800 || (value >= 0xD800 && value < 0xE000))) || (more == 3 && (value < 0x10000 || value > 0x10FFFF)))
+  if ((more == 2 && (value < 0x800 || (value >= 0xD800 && value < 0xE000))) ||
+      (more == 3 && (value < 0x10000 || value > 0x10FFFF)))
     return NULL;
   return p + 1 + more;
 }
@@ -137,7 +140,10 @@ static const char *json_skip_string(const char *p) { /* p: at the first quote */
 static const char *json_skip(const char *p, const char *end) {
   int depth = 0;
   do {
-    if (*p == '"') { p = json_skip_string(p); continue; }
+    if (*p == '"') {
+      p = json_skip_string(p);
+      continue;
+    }
     if (*p == '{' || *p == '[') depth++;
     if (*p == '}' || *p == ']') depth--;
     p++;
@@ -147,7 +153,10 @@ static const char *json_skip(const char *p, const char *end) {
   return p;
 }
 
-typedef struct json_iter { const char *at, *end; bool object; } json_iter;
+typedef struct json_iter {
+  const char *at, *end;
+  bool object;
+} json_iter;
 
 /* The items of an object or array; nothing for anything else. */
 static json_iter json_each(json v) {
@@ -186,7 +195,10 @@ static size_t json_count(json v) {
 /* ---- strings and numbers ---- */
 
 static char *json_put_utf8(char *out, unsigned c) {
-  if (c < 0x80) { *out++ = (char)c; return out; }
+  if (c < 0x80) {
+    *out++ = (char)c;
+    return out;
+  }
   if (c < 0x800) {
     *out++ = (char)(0xC0 | c >> 6);
   } else {
@@ -207,8 +219,16 @@ static char *json_unescape(const char **from, const char *end, char *out) {
   static const char escapes[] = "\"\\/bfnrt", meaning[] = "\"\\/\b\f\n\r\t";
   const char *p = *from;
   unsigned c;
-  if (*p != '\\') { *from = p + 1; *out = *p; return out + 1; }
-  if (p[1] != 'u') { *from = p + 2; *out = meaning[strchr(escapes, p[1]) - escapes]; return out + 1; }
+  if (*p != '\\') {
+    *from = p + 1;
+    *out = *p;
+    return out + 1;
+  }
+  if (p[1] != 'u') {
+    *from = p + 2;
+    *out = meaning[strchr(escapes, p[1]) - escapes];
+    return out + 1;
+  }
   c = (unsigned)json_hex(p + 2, end);
   p += 6;
   if (c >= 0xD800 && c < 0xDC00 && end - p >= 6 && p[0] == '\\' && p[1] == 'u') {

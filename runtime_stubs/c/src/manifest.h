@@ -14,11 +14,11 @@ struct aot_function {
   const char *target;
   text reason;
   size_t num_parameters, num_weights;
-  PJRT_Buffer **weights; /* the parameters, with the weights in place and NULL for inputs */
-  size_t *slots;         /* the parameter of every input */
-  int64_t *kept;         /* the parameters that must not be donated: weights */
+  PJRT_Buffer **weights;             /* the parameters, with the weights in place and NULL for inputs */
+  size_t *slots;                     /* the parameter of every input */
+  int64_t *kept;                     /* the parameters that must not be donated: weights */
   PJRT_Buffer_MemoryLayout *layouts; /* row-major, for every output */
-  aot_array *golden; /* inputs, then outputs, or NULL */
+  aot_array *golden;                 /* inputs, then outputs, or NULL */
 };
 
 struct aot_artifact {
@@ -59,12 +59,14 @@ static aot_code list_functions(aot_artifact *a, aot_error *error) {
   while (json_next(&it, &key, &value)) {
     aot_function *f = &a->functions[a->num_functions];
     f->artifact = a, f->spec = value, f->signature.name = json_string(&a->memory, key);
-    if (!f->signature.name || !*f->signature.name || !json_is(value, '{')) return bad_manifest(a, "", "a function without name or fields", error);
+    if (!f->signature.name || !*f->signature.name || !json_is(value, '{'))
+      return bad_manifest(a, "", "a function without name or fields", error);
     a->num_functions++;
   }
   qsort(a->functions, a->num_functions, sizeof *a->functions, by_json_name);
   for (i = 1; i < a->num_functions; i++)
-    if (!by_json_name(&a->functions[i - 1], &a->functions[i])) return bad_manifest(a, a->functions[i].signature.name, "it is there twice", error);
+    if (!by_json_name(&a->functions[i - 1], &a->functions[i]))
+      return bad_manifest(a, a->functions[i].signature.name, "it is there twice", error);
   return AOT_OK;
 }
 
@@ -78,10 +80,11 @@ static aot_code read_manifest(aot_artifact *a, aot_error *error) {
   a->manifest = json_parse((const char *)m->data.at, m->data.size);
   if (!json_is(a->manifest, '{') || !json_size(json_get(a->manifest, "schema"), &schema))
     return bad_manifest(a, "", "it is not JSON with a schema", error);
-  if (!json_equals(json_get(a->manifest, "format"), "aot", 3)) return fail(error, AOT_ERROR_FORMAT, path, "", "not an .aot artifact (another format)");
+  if (!json_equals(json_get(a->manifest, "format"), "aot", 3))
+    return fail(error, AOT_ERROR_FORMAT, path, "", "not an .aot artifact (another format)");
   if (schema < 1 || schema > AOT_SCHEMA)
-    return fail(error, AOT_ERROR_VERSION, path, "use a newer loader", "written with manifest schema %llu, this loader reads up to %d",
-                (unsigned long long)schema, AOT_SCHEMA);
+    return fail(error, AOT_ERROR_VERSION, path, "use a newer loader",
+                "written with manifest schema %llu, this loader reads up to %d", (unsigned long long)schema, AOT_SCHEMA);
   a->members = json_get(a->manifest, "members");
   if (!json_is(a->members, '{')) return bad_manifest(a, "", "it has no members", error);
   return list_functions(a, error);
@@ -136,8 +139,12 @@ static aot_code find_function(aot_artifact *a, const char *name, aot_function **
   char have[200] = "";
   size_t i, n = 0;
   for (i = 0; i < a->num_functions; i++) {
-    if (!strcmp(a->functions[i].signature.name, name)) { *out = &a->functions[i]; return AOT_OK; }
-    if (n < sizeof have) n += (size_t)snprintf(have + n, sizeof have - n, "%s%s", i ? ", " : "it has: ", a->functions[i].signature.name);
+    if (!strcmp(a->functions[i].signature.name, name)) {
+      *out = &a->functions[i];
+      return AOT_OK;
+    }
+    if (n < sizeof have)
+      n += (size_t)snprintf(have + n, sizeof have - n, "%s%s", i ? ", " : "it has: ", a->functions[i].signature.name);
   }
   return fail(error, AOT_ERROR_NAME, a->archive.path, have, "no function '%.100s'", name);
 }
@@ -154,8 +161,10 @@ static void add_type(text *t, json entry) { /* f32[8,4] */
   json_iter it = json_each(json_get(entry, "shape"));
   json key, value;
   const char *comma = "";
-  if (dtype != AOT_INVALID) text_add(t, "%s", dtype_rows[dtype].brief);
-  else add_string(t, name);
+  if (dtype != AOT_INVALID)
+    text_add(t, "%s", dtype_rows[dtype].brief);
+  else
+    add_string(t, name);
   text_add(t, "[");
   for (; json_next(&it, &key, &value); comma = ",") {
     text_add(t, "%s", comma);

@@ -23,8 +23,8 @@ struct aot_runtime {
 };
 
 /* `ARGS(PJRT_Event_Await, a);` declares a zeroed PJRT_Event_Await_Args `a`. */
-#define ARGS(call, name)      \
-  call##_Args name;           \
+#define ARGS(call, name) \
+  call##_Args name; \
   memset(&name, 0, sizeof name); \
   name.struct_size = call##_Args_STRUCT_SIZE
 
@@ -68,13 +68,15 @@ static void pjrt_free_executable(const PJRT_Api *api, PJRT_LoadedExecutable *exe
 }
 
 /* Host array -> device buffer.  `data` must stay until `*done` has happened, and `*done` may wait for the buffer's end. */
-static aot_code pjrt_put(const aot_runtime *r, const void *data, aot_dtype dtype, size_t rank, const int64_t *dims, bool in_place,
-                         const char *where, PJRT_Buffer **buffer, PJRT_Event **done, aot_error *error) {
+static aot_code pjrt_put(const aot_runtime *r, const void *data, aot_dtype dtype, size_t rank, const int64_t *dims,
+                         bool in_place, const char *where, PJRT_Buffer **buffer, PJRT_Event **done, aot_error *error) {
   aot_code code;
   ARGS(PJRT_Client_BufferFromHostBuffer, a);
   a.client = r->client, a.device = r->device, a.data = data, a.type = dtype_rows[dtype].pjrt, a.dims = dims, a.num_dims = rank;
-  a.host_buffer_semantics = in_place ? PJRT_HostBufferSemantics_kImmutableZeroCopy : PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
-  code = pjrt_failed(r->api, r->api->PJRT_Client_BufferFromHostBuffer(&a), AOT_ERROR_PLUGIN, where, "passing it to the device", error);
+  a.host_buffer_semantics =
+      in_place ? PJRT_HostBufferSemantics_kImmutableZeroCopy : PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
+  code = pjrt_failed(r->api, r->api->PJRT_Client_BufferFromHostBuffer(&a), AOT_ERROR_PLUGIN, where, "passing it to the device",
+                     error);
   *buffer = code ? NULL : a.buffer, *done = code ? NULL : a.done_with_host_buffer;
   return code;
 }
@@ -147,7 +149,8 @@ static void *open_in_thread(void *argument) {
   o->code = load_plugin(o);
   if (!o->code) {
     ARGS(PJRT_Plugin_Initialize, a);
-    o->code = pjrt_failed(o->api, o->api->PJRT_Plugin_Initialize(&a), AOT_ERROR_PLUGIN, o->plugin, "cannot be initialized", &o->error);
+    o->code = pjrt_failed(o->api, o->api->PJRT_Plugin_Initialize(&a), AOT_ERROR_PLUGIN, o->plugin, "cannot be initialized",
+                          &o->error);
   }
   if (!o->code) o->code = o->options ? make_client(o, o->options, o->num_options) : make_default_client(o);
   pthread_mutex_lock(&o->lock);

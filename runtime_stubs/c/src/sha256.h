@@ -48,8 +48,8 @@ static void sha256_blocks_portable(uint32_t state[8], const uint8_t *data, size_
 
 #ifdef AOT_SHA_NI
 /* Four rounds at a time.  The instructions hold the state as ABEF and CDGH. */
-__attribute__((target("sha,sse4.1,ssse3")))
-static void sha256_blocks_ni(uint32_t state[8], const uint8_t *data, size_t blocks) {
+__attribute__((target("sha,sse4.1,ssse3"))) static void sha256_blocks_ni(uint32_t state[8], const uint8_t *data,
+                                                                         size_t blocks) {
   const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
   __m128i t = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(const void *)state), 0xB1);
   __m128i u = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(const void *)(state + 4)), 0x1B);
@@ -57,6 +57,7 @@ static void sha256_blocks_ni(uint32_t state[8], const uint8_t *data, size_t bloc
   for (; blocks; blocks--, data += 64) {
     __m128i before_abef = abef, before_cdgh = cdgh, w[4];
     int i;
+#pragma GCC unroll 16 /* so that w stays in registers */
     for (i = 0; i < 16; i++) {
       __m128i m, *next = &w[i & 3];
       if (i < 4) {

@@ -13,7 +13,11 @@
 #pragma GCC diagnostic pop
 #endif
 
-typedef struct dtype_row { const char *name, *safetensors, *brief; uint8_t size; PJRT_Buffer_Type pjrt; } dtype_row;
+typedef struct dtype_row {
+  const char *name, *safetensors, *brief;
+  uint8_t size;
+  PJRT_Buffer_Type pjrt;
+} dtype_row;
 
 static const dtype_row dtype_rows[AOT_NUM_DTYPES] = {
     {"invalid", NULL, "?", 0, PJRT_Buffer_Type_INVALID},
@@ -69,8 +73,14 @@ static bool read_shape(arena *memory, json shape, size_t item, size_t *rank, con
 
 /* ---- safetensors ---- */
 
-typedef struct tensor { json name; aot_array array; } tensor;
-typedef struct tensors { tensor *items; size_t count; } tensors;
+typedef struct tensor {
+  json name;
+  aot_array array;
+} tensor;
+typedef struct tensors {
+  tensor *items;
+  size_t count;
+} tensors;
 
 static aot_dtype safetensors_dtype(json name) {
   int i;

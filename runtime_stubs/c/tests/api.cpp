@@ -13,18 +13,16 @@ template <class F>
 static std::optional<aot::Error> thrown(F f) {
   try {
     f();
-  } catch (const aot::Error& e) {
-    return e;
-  }
+  } catch (const aot::Error &e) { return e; }
   return std::nullopt;
 }
 
-static aot::Function load_and_forget(const char* path, const char* plugin, const char* name) {
+static aot::Function load_and_forget(const char *path, const char *plugin, const char *name) {
   aot::Artifact artifact(path, aot::Runtime(plugin), true);
   return artifact[name];  // keeps artifact and runtime alive
 }
 
-int main(int argc, char** argv) {
+int main(int argc, char **argv) {
   if (argc != 3) return 2;
   CHECK(thrown([&] { aot::Artifact("missing.aot"); })->code == AOT_ERROR_FILE);
   CHECK(thrown([&] { aot::Runtime("missing.so"); })->where == "missing.so");
@@ -39,7 +37,7 @@ int main(int argc, char** argv) {
   const std::vector<aot::Array> out = twice({in});
   CHECK(out.size() == 1 && out[0].shape() == std::vector<std::int64_t>{3, 5} && out[0].dtype() == AOT_F32);
   for (int i = 0; i < 15; i++) CHECK(out[0].as<float>()[i] == 2 * x[i]);
-  const float* before = out[0].as<const float>().data();
+  const float *before = out[0].as<const float>().data();
   x[0] = 7;
   twice.run({in}, out);
   CHECK(out[0].as<float>()[0] == 14 && out[0].as<float>().data() == before);
@@ -53,7 +51,8 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 15; i++) CHECK(to[i] == 2 * static_cast<float>(i + shift) && from[i] == static_cast<float>(i + shift));
   }
   const aot::Function donate = load_and_forget(argv[1], argv[2], "donate");  // the caller's memory stays as it is
-  const aot::Array state = aot::Array::of(std::vector<float>(64, 4), {64}), step = aot::Array::of(std::vector<float>(64, 1), {64});
+  const aot::Array state = aot::Array::of(std::vector<float>(64, 4), {64}),
+                   step = aot::Array::of(std::vector<float>(64, 1), {64});
   for (int i = 0; i < 3; i++) CHECK(donate({state, step})[0].as<float>()[63] == 3 && state.as<float>()[63] == 4);
   CHECK(donate.signature().inputs[0].donated && !donate.signature().inputs[1].donated);
 
@@ -72,7 +71,8 @@ int main(int argc, char** argv) {
   const aot::Function complex = artifact["twice_c64"], wide = artifact["twice_i64"], truth = artifact["invert_bool"];
   std::vector<std::complex<float>> z(15, {1, -2});
   CHECK(complex({aot::Array::of(z, {3, 5})})[0].as<std::complex<float>>()[14] == std::complex<float>(2, -4));
-  CHECK(wide({aot::Array::of(std::vector<std::int64_t>(15, std::int64_t{1} << 40), {3, 5})})[0].as<std::int64_t>()[3] == std::int64_t{1} << 41);
+  CHECK(wide({aot::Array::of(std::vector<std::int64_t>(15, std::int64_t{1} << 40), {3, 5})})[0].as<std::int64_t>()[3] ==
+        std::int64_t{1} << 41);
   CHECK(truth({aot::Array(AOT_BOOL, {7})})[0].as<bool>()[6]);
   CHECK(artifact["empty"]({aot::Array(AOT_F32, {0, 3})})[0].size() == 0);
   CHECK(artifact["nothing"]({})[0].as<int>()[4] == 4);
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 200; i++) wrong[t] += fresh["twice_f32"]({in})[0].as<float>()[1] != 2;
     });
-  for (std::thread& t : threads) t.join();
+  for (std::thread &t : threads) t.join();
   for (int w : wrong) CHECK(w == 0);
 
   const aot::Runtime second(argv[2], {}, std::chrono::seconds(30), 1);  // another device of a client of its own

@@ -109,26 +109,55 @@ static bool try_file(const uint8_t *data, size_t size) {
   alarm(5);
   good = exercise(copy, size);
   alarm(0);
-  if (live) { fprintf(stderr, "%zu bytes leaked\n", live); abort(); }
-  if (peak > 2 * size + 32768) { fprintf(stderr, "%zu bytes for a file of %zu\n", peak, size); abort(); }
+  if (live) {
+    fprintf(stderr, "%zu bytes leaked\n", live);
+    abort();
+  }
+  if (peak > 2 * size + 32768) {
+    fprintf(stderr, "%zu bytes for a file of %zu\n", peak, size);
+    abort();
+  }
   free(copy);
   return good;
 }
 
 /* ---- mutations ---- */
 
-typedef struct file { uint8_t *data; size_t size, room; } file;
+typedef struct file {
+  uint8_t *data;
+  size_t size, room;
+} file;
 
 static void put_number(file *f, size_t at, size_t width) {
-  static const uint64_t odd[] = {0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF};
+  static const uint64_t odd[] = {
+      0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF};
   const uint64_t value = below(4) ? odd[below(sizeof odd / sizeof *odd)] : below(f->size + 8);
   if (at + width <= f->size) memcpy(f->data + at, &value, width);
 }
 
 /* Text that a JSON reader may stumble over, written over what is there. */
 static void put_token(file *f, size_t at) {
-  static const char *const tokens[] = {"[[[[[[[[[[[[[[[[", "{}", "[]", "null", "\"\"", "-1", "1e999", "9223372036854775807", "\\ud800",
-    "99999999999999999999", "\"\\u0000\"", "true", "}", "]", ",", ":", "\xff", "0.5", "\"float64\"", "\"U8\"", "[0,0]"};
+  static const char *const tokens[] = {"[[[[[[[[[[[[[[[[",
+                                       "{}",
+                                       "[]",
+                                       "null",
+                                       "\"\"",
+                                       "-1",
+                                       "1e999",
+                                       "9223372036854775807",
+                                       "\\ud800",
+                                       "99999999999999999999",
+                                       "\"\\u0000\"",
+                                       "true",
+                                       "}",
+                                       "]",
+                                       ",",
+                                       ":",
+                                       "\xff",
+                                       "0.5",
+                                       "\"float64\"",
+                                       "\"U8\"",
+                                       "[0,0]"};
   const char *token = tokens[below(sizeof tokens / sizeof *tokens)];
   const size_t n = strlen(token);
   if (at + n <= f->size) memcpy(f->data + at, token, n);
@@ -230,8 +259,10 @@ int main(int argc, char **argv) {
     current = where;
     f.size = original.size;
     memcpy(f.data, original.at, original.size);
-    if (below(2)) mutate_member(&f, &a, original.at);
-    else mutate(&f, 0, f.size, true);
+    if (below(2))
+      mutate_member(&f, &a, original.at);
+    else
+      mutate(&f, 0, f.size, true);
     accepted += try_file(f.data, f.size);
   }
   printf("%ld mutations, %ld of them still valid, the rest refused\n", count, accepted);

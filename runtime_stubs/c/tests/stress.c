@@ -14,7 +14,12 @@
 
 #include "../aot_runtime.h"
 
-typedef struct job { const aot_function *f; const aot_array *inputs; aot_array *expected; long calls, wrong; } job;
+typedef struct job {
+  const aot_function *f;
+  const aot_array *inputs;
+  aot_array *expected;
+  long calls, wrong;
+} job;
 
 static void quit(const aot_error *error) {
   char text[1100];
@@ -93,8 +98,8 @@ static int threads_case(const char *path, aot_runtime *runtime, int threads, lon
   run_threads(jobs, threads, calls / 4 + 1);
   before = resident(), start = now();
   run_threads(jobs, threads, calls);
-  printf("{\"calls\": %ld, \"microseconds\": %.2f, \"growth\": %ld, ", threads * calls, (now() - start) / (double)(threads * calls),
-         resident() - before);
+  printf("{\"calls\": %ld, \"microseconds\": %.2f, \"growth\": %ld, ", threads * calls,
+         (now() - start) / (double)(threads * calls), resident() - before);
   for (i = 0; i < threads; i++) {
     wrong += jobs[i].wrong;
     free_job(&jobs[i]);
@@ -128,7 +133,8 @@ int main(int argc, char **argv) {
   if (argc != 5) return 2;
   options.plugin = argv[2];
   if (aot_runtime_open(&options, &runtime, &error)) quit(&error);
-  code = strcmp(argv[3], "reload") ? threads_case(argv[1], runtime, atoi(argv[3]), atol(argv[4])) : reload_case(argv[1], runtime, atol(argv[4]));
+  code = strcmp(argv[3], "reload") ? threads_case(argv[1], runtime, atoi(argv[3]), atol(argv[4]))
+                                   : reload_case(argv[1], runtime, atol(argv[4]));
   aot_runtime_close(runtime);
   return code;
 }

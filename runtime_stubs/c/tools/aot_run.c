@@ -16,7 +16,8 @@ static const char usage[] =
     "  --plugin PLUGIN        a PJRT plugin (default: $AOT_PJRT_PLUGIN)\n"
     "  --option NAME=VALUE    a create option of the plugin: true, false, a number or a text; may be repeated\n"
     "  -o, --output PREFIX    write the results to PREFIX.0.npy, PREFIX.1.npy, ... instead of printing them\n"
-    "  --golden               run on the inputs recorded at build time, and tell how far the results are from the recorded ones\n"
+    "  --golden               run on the inputs recorded at build time, and tell how far the results are from the recorded "
+    "ones\n"
     "  --strict               refuse to compile what has no executable for this host\n"
     "  --weights FILE         a safetensors file in place of the one that the artifact names\n"
     "  --repeat N             call N times and print the microseconds of a call\n"
@@ -53,9 +54,15 @@ static bool parse_option(aot_option *o, char *text) {
   *equals = 0;
   o->name = text, o->string = equals + 1;
   o->integer = strtoll(o->string, &end, 10);
-  if (*o->string && !*end) { o->type = AOT_OPTION_INT; return true; }
+  if (*o->string && !*end) {
+    o->type = AOT_OPTION_INT;
+    return true;
+  }
   o->real = strtof(o->string, &end);
-  if (*o->string && !*end) { o->type = AOT_OPTION_FLOAT; return true; }
+  if (*o->string && !*end) {
+    o->type = AOT_OPTION_FLOAT;
+    return true;
+  }
   o->integer = !strcmp(o->string, "true");
   o->type = o->integer || !strcmp(o->string, "false") ? AOT_OPTION_BOOL : AOT_OPTION_STRING;
   return true;
@@ -68,27 +75,39 @@ static bool parse_count(const char *text, long least, long most, long *out) {
 }
 
 static bool parse_flag(command *c, const char *arg) {
-  bool *flag = !strcmp(arg, "--verify") ? &c->verify : !strcmp(arg, "--explain") ? &c->explain
-             : !strcmp(arg, "--golden") ? &c->golden : !strcmp(arg, "--strict") ? &c->strict : NULL;
+  bool *flag = !strcmp(arg, "--verify")    ? &c->verify
+               : !strcmp(arg, "--explain") ? &c->explain
+               : !strcmp(arg, "--golden")  ? &c->golden
+               : !strcmp(arg, "--strict")  ? &c->strict
+                                           : NULL;
   if (flag) *flag = true;
   return flag != NULL;
 }
 
 /* An option with a value: 0, or 2 after a complaint. */
 static int parse_value(command *c, const char *arg, char *value) {
-  const char **text = !strcmp(arg, "--plugin") ? &c->plugin : !strcmp(arg, "--weights") ? &c->weights
-                    : !strcmp(arg, "-o") || !strcmp(arg, "--output") ? &c->output : NULL;
+  const char **text = !strcmp(arg, "--plugin")                         ? &c->plugin
+                      : !strcmp(arg, "--weights")                      ? &c->weights
+                      : !strcmp(arg, "-o") || !strcmp(arg, "--output") ? &c->output
+                                                                       : NULL;
   if (!value) return misuse("a value is missing after ", arg);
-  if (text) { *text = value; return 0; }
-  if (!strcmp(arg, "--repeat")) return parse_count(value, 1, 1000000000, &c->repeat) ? 0 : misuse("--repeat takes a number, not ", value);
-  if (!strcmp(arg, "--timeout")) return parse_count(value, 1, 86400, &c->timeout) ? 0 : misuse("--timeout takes seconds, not ", value);
-  if (!strcmp(arg, "--device")) return parse_count(value, 0, 1 << 20, &c->device) ? 0 : misuse("--device takes a number, not ", value);
+  if (text) {
+    *text = value;
+    return 0;
+  }
+  if (!strcmp(arg, "--repeat"))
+    return parse_count(value, 1, 1000000000, &c->repeat) ? 0 : misuse("--repeat takes a number, not ", value);
+  if (!strcmp(arg, "--timeout"))
+    return parse_count(value, 1, 86400, &c->timeout) ? 0 : misuse("--timeout takes seconds, not ", value);
+  if (!strcmp(arg, "--device"))
+    return parse_count(value, 0, 1 << 20, &c->device) ? 0 : misuse("--device takes a number, not ", value);
   if (c->num_options == sizeof c->options / sizeof *c->options) return misuse("too many times ", arg);
   return parse_option(&c->options[c->num_options++], value) ? 0 : misuse("--option takes NAME=VALUE, not ", value);
 }
 
 static bool takes_value(const char *arg) {
-  static const char *const names[] = {"--plugin", "--weights", "-o", "--output", "--repeat", "--timeout", "--device", "--option"};
+  static const char *const names[] = {"--plugin", "--weights", "-o",       "--output",
+                                      "--repeat", "--timeout", "--device", "--option"};
   size_t i;
   for (i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcmp(arg, names[i])) return true;
@@ -103,11 +122,16 @@ static int parse(command *c, int argc, char **argv) {
     if (takes_value(argv[i])) {
       if ((code = parse_value(c, argv[i], argv[i + 1])) != 0) return code;
       i++;
-    } else if (argv[i][0] == '-' && !parse_flag(c, argv[i])) return misuse("there is no option ", argv[i]);
-    else if (argv[i][0] == '-') continue;
-    else if (!c->file) c->file = argv[i];
-    else if (!c->function) c->function = argv[i];
-    else c->inputs[c->num_inputs++] = argv[i];
+    } else if (argv[i][0] == '-' && !parse_flag(c, argv[i]))
+      return misuse("there is no option ", argv[i]);
+    else if (argv[i][0] == '-')
+      continue;
+    else if (!c->file)
+      c->file = argv[i];
+    else if (!c->function)
+      c->function = argv[i];
+    else
+      c->inputs[c->num_inputs++] = argv[i];
   }
   if (!c->file) return misuse("no artifact was given", "");
   if (c->function && !c->plugin) return misuse("a function needs --plugin, or AOT_PJRT_PLUGIN", "");
@@ -251,7 +275,8 @@ static int run(const command *c) {
     code = complain(&error);
     if (error.code == AOT_ERROR_TIMEOUT) _exit(code); /* a thread is still inside the plugin */
   }
-  if (!code && aot_artifact_open(c->file, runtime, c->strict ? AOT_STRICT : 0, c->weights, &artifact, &error)) code = complain(&error);
+  if (!code && aot_artifact_open(c->file, runtime, c->strict ? AOT_STRICT : 0, c->weights, &artifact, &error))
+    code = complain(&error);
   if (!code) code = with_artifact(c, artifact);
   aot_artifact_close(artifact);
   aot_runtime_close(runtime);
@@ -261,8 +286,14 @@ static int run(const command *c) {
 int main(int argc, char **argv) {
   command c = {0};
   int code;
-  if (argc == 2 && !strcmp(argv[1], "--help")) { fputs(usage, stdout); return 0; }
-  if (argc == 2 && !strcmp(argv[1], "--version")) { puts("aot-run " AOT_RUNTIME_VERSION); return 0; }
+  if (argc == 2 && !strcmp(argv[1], "--help")) {
+    fputs(usage, stdout);
+    return 0;
+  }
+  if (argc == 2 && !strcmp(argv[1], "--version")) {
+    puts("aot-run " AOT_RUNTIME_VERSION);
+    return 0;
+  }
   code = parse(&c, argc, argv);
   if (!code) code = run(&c);
   free(c.inputs);

@@ -13,11 +13,17 @@
 
 #include "../aot_runtime.h"
 
-typedef struct npy { aot_array array; int64_t dims[64]; void *file; size_t file_size; } npy;
+typedef struct npy {
+  aot_array array;
+  int64_t dims[64];
+  void *file;
+  size_t file_size;
+} npy;
 
 /* numpy's name of each type; ml_dtypes' types are saved as raw bytes. */
-static const char *const npy_names[AOT_NUM_DTYPES] = {"", "|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2",
-  "<V2", "<f4", "<f8", "<c8", "<c16", "<V1", "<V1", "<V1", "<V1", "<V1", "<V1", "<V1"};
+static const char *const npy_names[AOT_NUM_DTYPES] = {"",    "|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2",
+                                                      "<u4", "<u8", "<f2", "<V2", "<f4", "<f8", "<c8", "<c16",
+                                                      "<V1", "<V1", "<V1", "<V1", "<V1", "<V1", "<V1"};
 
 /* A private, writable mapping: the data of .npy files is 64-byte aligned in it. */
 static unsigned char *npy_map(const char *path, size_t *size) {
@@ -39,9 +45,11 @@ static void npy_free(void *file, size_t size) {
 /* The type of a descr like "<f4".  wanted: what raw bytes stand for. */
 static aot_dtype npy_dtype(const char *name, size_t size, aot_dtype wanted) {
   int i;
-  if (size > 1 && name[1] == 'V' && (size_t)atoi(name + 2) == aot_dtype_size(wanted) && npy_names[wanted][1] == 'V') return wanted;
+  if (size > 1 && name[1] == 'V' && (size_t)atoi(name + 2) == aot_dtype_size(wanted) && npy_names[wanted][1] == 'V')
+    return wanted;
   for (i = 1; i < AOT_NUM_DTYPES; i++)
-    if (strlen(npy_names[i]) == size && !memcmp(npy_names[i] + 1, name + 1, size - 1) && name[1] != 'V' && (*name != '>' || npy_names[i][0] == '|'))
+    if (strlen(npy_names[i]) == size && !memcmp(npy_names[i] + 1, name + 1, size - 1) && name[1] != 'V' &&
+        (*name != '>' || npy_names[i][0] == '|'))
       return (aot_dtype)i;
   return AOT_INVALID;
 }
@@ -82,7 +90,8 @@ static const char *npy_read(const char *path, aot_dtype wanted, npy *out) {
   header = (char *)data + at;
   header[header_size - 1] = 0;
   descr = npy_field(header, "'descr':"), order = npy_field(header, "'fortran_order':"), shape = npy_field(header, "'shape':");
-  if (!descr || *descr != '\'' || !(quote = strchr(descr + 1, '\'')) || !order || !shape) return "its header is not that of a plain array";
+  if (!descr || *descr != '\'' || !(quote = strchr(descr + 1, '\'')) || !order || !shape)
+    return "its header is not that of a plain array";
   out->array.dtype = npy_dtype(descr + 1, (size_t)(quote - descr - 1), wanted);
   if (out->array.dtype == AOT_INVALID) return "its dtype is not supported (big-endian, or not a number)";
   if ((why = npy_shape(out, shape)) != NULL) return why;
@@ -99,11 +108,17 @@ static const char *npy_read(const char *path, aot_dtype wanted, npy *out) {
 /* Write a file under a temporary name and rename it; false when that fails. */
 static bool npy_write(const char *path, const aot_array *a) {
   char header[2048], temporary[4096];
-  size_t i, n = (size_t)snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (", npy_names[a->dtype]), total;
+  size_t i,
+      n = (size_t)snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (", npy_names[a->dtype]),
+      total;
   unsigned char start[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, 0, 0};
   FILE *f;
   bool ok;
-  for (i = 0; i < a->rank; i++) n += (size_t)snprintf(header + n, sizeof header - n, "%" PRId64 "%s", a->dims[i], i + 1 < a->rank ? ", " : a->rank == 1 ? "," : "");
+  for (i = 0; i < a->rank; i++)
+    n += (size_t)snprintf(header + n, sizeof header - n, "%" PRId64 "%s", a->dims[i],
+                          i + 1 < a->rank ? ", "
+                          : a->rank == 1  ? ","
+                                          : "");
   n += (size_t)snprintf(header + n, sizeof header - n, "), }");
   total = (10 + n + 1 + 63) / 64 * 64 - 10;
   start[8] = total & 255, start[9] = (unsigned char)(total >> 8);
@@ -134,7 +149,18 @@ static double npy_half(uint16_t h) {
 /* Element i as a number; the imaginary part goes to *imaginary. */
 static double npy_value(const aot_array *a, size_t i, double *imaginary) {
   const char *p = (const char *)a->data + i * aot_dtype_size(a->dtype);
-  union { int8_t i8; int16_t i16; int32_t i32; int64_t i64; uint8_t u8; uint16_t u16; uint32_t u32; uint64_t u64; float f[2]; double d[2]; } v;
+  union {
+    int8_t i8;
+    int16_t i16;
+    int32_t i32;
+    int64_t i64;
+    uint8_t u8;
+    uint16_t u16;
+    uint32_t u32;
+    uint64_t u64;
+    float f[2];
+    double d[2];
+  } v;
   memset(&v, 0, sizeof v);
   memcpy(&v, p, aot_dtype_size(a->dtype));
   *imaginary = 0;
