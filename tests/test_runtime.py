@@ -515,3 +515,81 @@ def test_signatures_that_differ_in_more_than_one_size_are_no_buckets(sized):
     manifest["rows_n2"]["inputs"][0]["shape"] = [2, 5]
     with pytest.raises(aot_runtime.AotError, match="differ in more than one size"):
         sized["rows"]
+
+
+# ---- calls dispatched in C++, which are used where neither jax nor the compiler is in the process -------------------
+
+QUICK = """
+    import sys, threading, numpy as np, ml_dtypes, aot_runtime
+    loaded = aot_runtime.load(sys.argv[1])
+    def both(name, *args):
+        f = loaded[name]
+        quick, again = f(*args), f(*args)
+        f._quick, kept = None, f._quick
+        slow = f(*args)
+        f._quick = kept
+        for y in (quick, again):
+            a, b, c = ([], [], [])
+            aot_runtime.collect(f.spec["out_tree"], y, "", a)
+            aot_runtime.collect(f.spec["out_tree"], slow, "", b)
+            for p, q in zip(a, b, strict=True):
+                assert p.dtype == q.dtype and p.shape == q.shape and p.tobytes() == q.tobytes(), (name, p, q)
+                assert p.flags.writeable, name
+        return kept
+"""
+
+
+def test_quick_calls_give_what_slow_ones_do(tmp_path):
+    from aot import build, spec
+    def program(name, f, *args, **kw): return build.Program(f, [spec.parse(a) for a in args], name=name, **kw)
+    w = {"w": np.eye(3, dtype=np.float32)}
+    programs = [program(f"add_{t}", lambda a, b: a + b, f"{t}[2,3]", f"{t}[]")
+                for t in ("f32", "f16", "bf16", "i8", "u32", "c64", "i32")]
+    programs += [program("tree", lambda d: (d["a"] * 2, {"b": d["b"][0]}), '{"a": f32[2], "b": [i32[], i32[3]]}'),
+                 program("large", lambda x: x + 1, "f32[300,300]"), program("empty", lambda x: (x, x.sum()), "f32[0,3]"),
+                 program("none", lambda x: None, "f32[2]"), program("keys", lambda k: aot.random.split(k), "key[]"),
+                 program("donated", lambda x: x + 1, "f32[64]", donate=["x"]), program("narrow", lambda x: x, "int4[4]"),
+                 build.Program(lambda params, x: x @ params["w"], [], {"x": spec.parse("f32[2,3]")}, name="first", weights={"params": w}),
+                 build.Program(lambda x, params: x @ params["w"], [spec.parse("f32[2,3]")], name="last", weights={"params": w})]
+    import aot
+    build.save(tmp_path / "q.aot", programs)
+    result = run_python(QUICK + """
+    rng = np.random.default_rng(0)
+    for t in ("float32", "float16", "bfloat16", "int8", "uint32", "complex64", "int32"):
+        short = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "int8": "i8", "uint32": "u32", "complex64": "c64", "int32": "i32"}[t]
+        x, y = (rng.standard_normal((2, 3)) * 3).astype(t), np.array(2, t)
+        assert both("add_" + short, x, y) is not None
+        both("add_" + short, np.asarray(x, order="F"), y)
+        both("add_" + short, np.repeat(x, 2, 1)[:, ::2], y[()])
+    assert both("tree", {"a": np.ones(2, np.float32), "b": [np.int32(3), np.arange(3, dtype=np.int32)]})
+    both("tree", {"b": [3, np.arange(3, dtype=np.int32)], "a": np.ones(2, np.float32)})
+    both("large", rng.standard_normal((300, 300)).astype(np.float32))
+    both("empty", np.zeros((0, 3), np.float32))
+    assert loaded["none"](np.zeros(2, np.float32)) is None
+    both("keys", aot_runtime.key(3))
+    x = np.zeros(64, np.float32)
+    both("donated", x); both("donated", x)
+    assert not x.any()
+    assert both("narrow", np.array([1, 2, 3, -1], ml_dtypes.int4)) is None
+    assert both("first", np.ones((2, 3), np.float32)) is not None and both("last", np.ones((2, 3), np.float32)) is None
+    f = loaded["first"]
+    loaded.swap_weights({"params.w": np.full((3, 3), 2, np.float32)})
+    assert f(np.ones((2, 3), np.float32)).tolist() == [[6.0] * 3] * 2
+    for wrong in ((np.ones((2, 3)),), (np.ones((3, 2), np.float32),), (), ([[1.0] * 3] * 2,), (np.ones((2, 3), np.float32),) * 2):
+        try:
+            f(*wrong)
+        except aot_runtime.InputError:
+            continue
+        raise SystemExit(f"accepted {wrong}")
+    def work(i):
+        for _ in range(300):
+            assert f(np.full((2, 3), i, np.float32))[0, 0] == 6 * i
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    import aot, aot.numpy as jnp
+    assert both("first", np.ones((2, 3), np.float32)) is not None
+    assert aot.jit(lambda x: x + 1)(np.float64(1)).dtype == np.float32
+    assert f(np.ones((2, 3), np.float32)).tolist() == [[6.0] * 3] * 2
+    """, tmp_path / "q.aot")
+    assert result.returncode == 0, result.stderr

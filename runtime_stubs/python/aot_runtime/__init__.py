@@ -25,6 +25,7 @@ import zlib
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterable, Mapping
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 __all__ = ["AotError", "Artifact", "ArtifactError", "Function", "InputError", "check", "collect", "dtype_of", "host_info",
            "key", "load", "public_key", "short", "tensors"]
 
+_modules = sys.modules
 SCHEMA = 1  # the newest manifest schema that this loader reads
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # before jaxlib loads: its INFO lines are noise
@@ -670,6 +672,58 @@ class _Xla:
 _xla = cache(_Xla)
 
 
+# ---- calls dispatched in C++ ---------------------------------------------------------------------------------------
+#
+# jaxlib's call cache takes numpy arrays to an executable without Python in between.  It has settings for a whole process,
+# which belong to jax, or to the compiler, where one of them is loaded: there, and for unusual arguments, Python does it.
+
+_Call = namedtuple("_Call", "xla_executable out_pytree_def in_shardings out_shardings out_avals out_committed "
+                            "kept_var_bitvec in_device_local_layouts const_args")
+
+
+def _settings_are_free() -> bool: return "jax" not in _modules and "aot" not in _modules
+
+
+class _Unique:
+    """A cache key equal only to itself."""
+
+
+@cache
+def _call_cache(ext: Any) -> Any:
+    """The cache of calls.  C++ wants three settings to be there."""
+    make = ext.config.Config
+    ext.jax_jit.set_enable_x64_state(make("aot_runtime_enable_x64", True))
+    ext.jax_jit.set_disable_jit_state(make("aot_runtime_disable_jit", False))
+    ext.jax_jit.set_post_hook_state(make("aot_runtime_post_hook", None))
+    return ext.PjitFunctionCache(capacity=4096)
+
+
+def _quick_call(f: Function) -> Any:
+    """A C++ function of numpy arrays of exactly the right types, to a tuple of buffers.  Raises TypeError for others.
+
+    None for types that are packed on the device, and where weights are not the first parameters."""
+    n, own = len(f._buffers), len(f._slots)
+    if not _settings_are_free():
+        return None
+    packed = any(e.dtype.kind == "V" and e.dtype.itemsize == 1 for e in (*f._inputs, *f._outputs))
+    if packed or f._slots != list(range(n - own, n)):
+        return None
+    x, weights = f._xla, f._buffers[:n - own]
+
+    def miss(*leaves):
+        for a, (dtype, shape) in zip(leaves, f._checks, strict=True):
+            if type(a) is not np.ndarray or a.dtype != dtype or a.shape != shape:
+                raise TypeError
+        outs = tuple(f._execute([*weights, *map(x.put, f._inputs, leaves)]))
+        tree = x.trees.flatten(tuple(range(len(outs))))[1]
+        call = _Call(f._executable, tree, [x.sharding] * n, [x.sharding] * len(outs), f._outputs, [True] * len(outs),
+                     [True] * n, [None] * n, weights)
+        return outs, call, False
+
+    def refuse(*_): raise TypeError
+    return x.ext.pjit(f.name, None, miss, [], [], _Unique(), x.trees, refuse, _call_cache(x.ext))
+
+
 @cache
 def _register_lapack() -> None:
     """Make jaxlib's LAPACK kernels callable; without `initialize` calling one would crash the process."""
@@ -692,7 +746,9 @@ class _Memory:
 
 
 def _copy_out(buffer: Any) -> np.ndarray:
-    """For types that are packed on the device (int4, ...).  This call makes C++ try `import jax`; refuse it."""
+    """For types that are packed on the device (int4, ...), and devices with memory of their own.
+
+    This call makes C++ try `import jax`; refuse it."""
     absent = "jax" not in sys.modules
     if absent:
         sys.modules["jax"] = None  # type: ignore[assignment]
@@ -703,16 +759,19 @@ def _copy_out(buffer: Any) -> np.ndarray:
             del sys.modules["jax"]
 
 
+_SMALL = 1 << 16
+
+
 def _reader(aval: _Aval, on_host: bool = True) -> Any:
-    """buffer -> writable numpy array, over the buffer's own memory where that is the host's."""
+    """buffer -> writable numpy array: a copy of a small one, otherwise over the buffer's own memory if that is the host's."""
     shape, dtype = aval.shape, aval.dtype
-    if not on_host:
-        return lambda buffer: np.array(_copy_out(buffer))
     if 0 in shape:
         return lambda buffer: np.empty(shape, dtype)
-    if "int4" in dtype.name or "int2" in dtype.name or "float4" in dtype.name:
-        return _copy_out
+    if not on_host or any(kind in dtype.name for kind in ("int4", "int2", "float4")):
+        return lambda buffer: np.array(_copy_out(buffer))
     typestr, native = dtype.str, dtype.kind in "biufc"
+    if native and dtype.itemsize * prod(shape) <= _SMALL:
+        return lambda buffer: np.ndarray(shape, dtype, buffer).copy()   # less work than to keep the buffer alive
 
     def read(buffer):
         a = np.asarray(_Memory(buffer, shape, typestr))
@@ -896,9 +955,8 @@ class Artifact:
             for k in fresh:
                 self._on_device.pop(k, None)
             for f in self._functions.values():
-                if isinstance(f, Buckets):
-                    continue
-                f._buffers = f._with_weights()
+                if isinstance(f, Function):
+                    f.refresh()
 
     def on_device(self, name: str, xla: Any) -> Any:
         """The buffer of a stored array, one for all functions."""
@@ -981,10 +1039,13 @@ class Function:
         x = self._xla
         self._inputs = [_Aval(*_physical(e)) for e in spec["inputs"]]
         self._checks = [(a.dtype, a.shape) for a in self._inputs]
-        outs = [_Aval(*_physical(e)) for e in spec["outputs"]]
-        self._handlers, self._readers = [x.handler(a) for a in outs], [_reader(a, x.on_host) for a in outs]
+        self._outputs = [_Aval(*_physical(e)) for e in spec["outputs"]]
+        self._handlers = [x.handler(a) for a in self._outputs]
+        self._read = [_reader(a, x.on_host) for a in self._outputs]
         self._slots = [spec["parameters"].index(i) for i in range(len(spec["inputs"]))]
-        self._buffers = self._with_weights()
+        self.refresh()
+        self._flat = all(a["tree"] == "*" for a in spec["arguments"])
+        self._single = spec["out_tree"] == "*"
         self._positional = sum(not a.get("keyword") for a in spec["arguments"])
         self._simple = self._positional if self._positional == len(spec["arguments"]) else -1
         self._in_tree = x.trees.flatten([_skeleton(a["tree"]) for a in spec["arguments"]])[1]
@@ -1023,9 +1084,11 @@ class Function:
             raise AotError(f"its StableHLO program does not compile here: {str(e).splitlines()[0]}",
                            where=where) from None
 
-    def _with_weights(self) -> list:
-        """The program's parameter list with the weights in place."""
-        return [self.artifact.on_device(p, self._xla) if isinstance(p, str) else None for p in self.spec["parameters"]]
+    def refresh(self) -> None:
+        """Take the artifact's weights, from the next call on."""
+        self._buffers = [self.artifact.on_device(p, self._xla) if isinstance(p, str) else None
+                         for p in self.spec["parameters"]]
+        self._quick = _quick_call(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on numpy arrays, Python scalars, or anything that `numpy.asarray` takes without copying (dlpack).
@@ -1033,15 +1096,25 @@ class Function:
         Returns numpy arrays in the function's output structure; they own the result buffers and are writable.
         Raises InputError naming the argument that does not fit.
         """
-        values = list(args)
-        if kwargs or len(args) != self._simple:
-            values = self._by_name(args, kwargs)
+        if not kwargs and self._quick is not None and _settings_are_free():
+            try:
+                outs = self._quick(*(args if self._flat else self._leaves([*args])))
+                return self._read[0](outs[0]) if self._single else self._results(outs)
+            except (TypeError, ValueError):     # unusual arguments, or wrong ones: below
+                pass
+        values = [*args] if not kwargs and len(args) == self._simple else self._by_name(args, kwargs)
+        return self._out_tree.unflatten(self.call_flat(self._leaves(values)))
+
+    def _leaves(self, values: list) -> list:
         leaves, tree = self._xla.trees.flatten(values)
         if tree != self._in_tree:
             leaves = []
-            for a, v in zip(self.spec["arguments"], values):
+            for a, v in zip(self.spec["arguments"], values, strict=True):
                 collect(a["tree"], v, a["name"], leaves)
-        return self._out_tree.unflatten(self.call_flat(leaves))
+        return leaves
+
+    def _results(self, buffers: Iterable) -> Any:
+        return self._out_tree.unflatten([read(b) for read, b in zip(self._read, buffers)])
 
     def submit(self, *args: Any, **kwargs: Any) -> Future:
         """Run on a thread of a pool, as many as there are processors: a `concurrent.futures.Future` of the result."""
@@ -1055,9 +1128,11 @@ class Function:
                 leaf = _coerce(leaf, self.spec["inputs"][i], aval)
             buffers[slot] = put(aval, leaf)
             i += 1
+        return [read(r) for read, r in zip(self._read, self._execute(buffers))]
+
+    def _execute(self, buffers: list) -> list:
         self._xla.collect_garbage()
-        results = self._executable.execute_sharded(buffers).consume_with_handlers(self._handlers)
-        return [read(r) for read, r in zip(self._readers, results)]
+        return self._executable.execute_sharded(buffers).consume_with_handlers(self._handlers)
 
     def _by_name(self, args: tuple, kwargs: dict) -> list:
         names = [a["name"] for a in self.spec["arguments"]]
