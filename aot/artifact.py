@@ -26,6 +26,7 @@ from aot_runtime import host_info
 
 SCHEMA = 1
 ALIGN = 64
+CHUNK = 1 << 24     # bytes of a large member that have a hash of their own
 
 
 @dataclass
@@ -149,7 +150,7 @@ def _describe_function(fn: Function) -> dict:
 
 def add_member(z: zipfile.ZipFile, name: str, parts: list) -> dict:
     """Append a stored member whose data is aligned; returns its manifest entry."""
-    size, digest = sum(len(p) for p in parts), sha256()
+    size, digest, chunks = sum(len(p) for p in parts), sha256(), _Chunks()
     info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
     info.external_attr = 0o644 << 16
     wide = size >= 1 << 31
@@ -159,8 +160,29 @@ def add_member(z: zipfile.ZipFile, name: str, parts: list) -> dict:
     with z.open(info, "w", force_zip64=wide) as member:
         for part in parts:
             digest.update(part)
+            chunks.update(part)
             member.write(part)
-    return {"size": size, "sha256": digest.hexdigest()}
+    entry = {"size": size, "sha256": digest.hexdigest()}
+    return {**entry, "chunks": {"size": CHUNK, "sha256": chunks.finish()}} if size > 2 * CHUNK else entry
+
+
+class _Chunks:
+    """sha256 of every CHUNK bytes of what is given piece by piece."""
+
+    def __init__(self): self.done, self.current, self.room = [], sha256(), CHUNK
+
+    def update(self, part: Any) -> None:
+        view = memoryview(part).cast("B")
+        while len(view):
+            piece, view = view[:self.room], view[self.room:]
+            self.current.update(piece)
+            self.room -= len(piece)
+            if not self.room:
+                self.done.append(self.current.hexdigest())
+                self.current, self.room = sha256(), CHUNK
+
+    def finish(self) -> list[str]:
+        return self.done if self.room == CHUNK else [*self.done, self.current.hexdigest()]
 
 
 # ---- arrays --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Time of one call of a tiny MLP, numpy to numpy: a loaded artifact with its weights, against a jitted function with its own."""
+"""Time of one call of a tiny MLP, numpy to numpy: a loaded artifact against a jitted function, each with its weights."""
 import json
 import sys
 import time

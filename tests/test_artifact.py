@@ -208,3 +208,20 @@ def test_manifests_are_as_the_schema_says(path):
 
     from aot.artifact_schema import json_schema
     jsonschema.validate(aot_runtime.load(path).manifest, json_schema())
+
+
+def test_large_members_are_checked_in_chunks(tmp_path, hlo, monkeypatch):
+    monkeypatch.setattr(artifact, "CHUNK", 1 << 12)
+    w = np.arange(5000, dtype=np.float32)
+    text = """module @m { func.func public @main(%w: tensor<5000xf32>) -> tensor<5000xf32> { return %w : tensor<5000xf32> } }"""
+    path = hlo.store(tmp_path / "w.aot", text, {}, w, parameters=["w"], weights={"w": w}, executable=False)
+    entry, raw = manifest_of(path)["members"]["weights"], path.read_bytes()
+    data = bytes(aot_runtime.load(path).member("weights"))
+    assert entry["sha256"] == hashlib.sha256(data).hexdigest()
+    assert entry["chunks"] == {"size": 4096, "sha256": [hashlib.sha256(data[i:i + 4096]).hexdigest() for i in range(0, len(data), 4096)]}
+    start = raw.index(data)
+    for at in (0, 4095, 4096, len(data) - 1):
+        damaged = bytearray(raw)
+        damaged[start + at] ^= 1
+        with pytest.raises(aot_runtime.ArtifactError, match="weights does not match its sha256"):
+            aot_runtime.load(bytes(damaged)).member("weights")

@@ -248,8 +248,9 @@ FUNCTION = {"arguments": [{"name": str, "tree": TREE, "keyword?": bool}], "input
             "xla_flags?": {...: ANY}, "custom_calls?": [str], "golden?": str, "static?": {...: str}, "base?": str,
             "source?": {...: ANY}}
 MANIFEST = {"format": ("aot",), "schema": int, "producer": str, "toolchain": {...: str},
-            "members": {...: {"size": int, "sha256": str}}, "functions": {...: FUNCTION},
-            "external?": {"file": str, "arrays": {...: ARRAY}}, "created?": str, "provenance?": {...: ANY}}
+            "members": {...: {"size": int, "sha256": str, "chunks?": {"size": int, "sha256": [str]}}},
+            "functions": {...: FUNCTION}, "external?": {"file": str, "arrays": {...: ARRAY}}, "created?": str,
+            "provenance?": {...: ANY}}
 _DEEPEST_TREE = 100
 
 
@@ -442,6 +443,20 @@ def _sha256(data: memoryview) -> str:
             pass
     import hashlib
     return hashlib.sha256(data).hexdigest()
+
+
+def _is_whole(view: memoryview, entry: dict) -> bool:
+    """Whether a member is as its manifest entry says.  Large ones are hashed in chunks, on all processors."""
+    chunks = entry.get("chunks")
+    if chunks is None:
+        return _sha256(view) == entry["sha256"]
+    from concurrent.futures import ThreadPoolExecutor
+    size = max(chunks["size"], 1)
+    parts = [view[i:i + size] for i in range(0, len(view), size)]
+    if len(parts) != len(chunks["sha256"]):
+        return False
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return all(a == b for a, b in zip(pool.map(_sha256, parts), chunks["sha256"]))
 
 
 # ---- dtypes and safetensors ----------------------------------------------------------------------------------------
@@ -919,7 +934,7 @@ class Artifact:
             raise ArtifactError(f"member {name!r} is missing", where=self.path, hint=_AGAIN)
         view = self._members[name][0]
         if name not in self._verified:
-            if len(view) != entry["size"] or _sha256(view) != entry["sha256"]:
+            if len(view) != entry["size"] or not _is_whole(view, entry):
                 raise ArtifactError(f"damaged: {name} does not match its sha256", where=self.path, hint=_AGAIN)
             self._verified.add(name)
         return view
