@@ -34,7 +34,9 @@ class Format:
 FORMATS = {
     "onnx": Format(".onnx", "aot.exporters.onnx", {"opset": "version of the operators, 18 to 28",
                                                     "dynamic_batch": "the source at another size of the first axes"}),
-    "tflite": Format(".tflite", "aot.exporters.tflite", {"runtime": "the runtime to write for: current"}),
+    "tflite": Format(".tflite", "aot.exporters.tflite", {"runtime": "the runtime to write for: current or 2.14",
+                                                          "quantize": "float16 or int8",
+                                                          "calibration": "for int8: lists of typical inputs"}),
     "stablehlo": Format(".mlirbc", "aot.exporters.portable", {}, from_source=True),
 }
 

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from .graph import Tensor
-from .shapes import Shapes
+from .shapes import CARRIERS, Shapes
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 #: types without kernels of their own for most operations: computed in a wider type, exactly
@@ -135,6 +135,8 @@ class Arithmetic(Shapes):
     # ---- comparison ----
     def compare(self, direction: str, x: Tensor, y: Tensor, total: bool = False) -> Tensor:
         """total: the total order of floating point numbers, in which -0 < 0 and NaN is outside of the infinities."""
+        if total and x.dtype.name in ("float16", "bfloat16"):
+            x, y = self.cast(x, np.float32), self.cast(y, np.float32)
         if total and is_float(x.dtype):
             return self.compare(direction, self.order_key(x), self.order_key(y))
         if x.dtype == bool:
@@ -184,7 +186,12 @@ class Arithmetic(Shapes):
         return self.compare("NE", x, x)
 
     def select(self, predicate: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        return self.elementwise("SELECT_V2", predicate, x, y, dtype=x.dtype)
+        if self.profile.has("SELECT_V2", x.dtype):
+            return self.elementwise("SELECT_V2", predicate, x, y, dtype=x.dtype)
+        if x.dtype == np.float16:
+            return self._widened(lambda *ts: self.select(predicate, *ts), x, y)
+        carrier = CARRIERS[x.dtype.name][0]
+        return self.bitcast(self.select(predicate, *(self.bitcast(t, carrier) for t in (x, y))), x.dtype)
 
     def any(self, x: Tensor) -> Tensor:
         """Whether any element is true: bool[]."""
@@ -199,7 +206,29 @@ class Arithmetic(Shapes):
     def logical_not(self, x: Tensor) -> Tensor: return self.elementwise("LOGICAL_NOT", x)
 
     def bit_and(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.logical_and(x, y) if x.dtype == bool else self.elementwise("STABLEHLO_AND", x, y)
+        if x.dtype == bool:
+            return self.logical_and(x, y)
+        if self.profile.has("STABLEHLO_AND", x.dtype):
+            return self.elementwise("STABLEHLO_AND", x, y)
+        if x.dtype.itemsize == 8:
+            return self._in_halves(self.bit_and, x, y)
+        return self._and_without_kernel(x, y)
+
+    def _and_without_kernel(self, x: Tensor, y: Tensor) -> Tensor:
+        """x + y = (x ^ y) + 2 (x & y), for 16 bits at a time, in int32."""
+        if x.dtype != np.int32:
+            wide = self._and_without_kernel(*(self._as_int32(t) for t in (x, y)))
+            return self.bitcast(wide, x.dtype) if x.dtype.itemsize == 4 else self.node("CAST", [wide], wide.shape, x.dtype)
+
+        def common(a: Tensor, b: Tensor) -> Tensor:
+            twice = self.sub(self.add(a, b), self.elementwise("BITWISE_XOR", a, b))
+            return self.elementwise("RIGHT_SHIFT", twice, self.like(a, 1))
+        high = [self.elementwise("RIGHT_SHIFT", t, self.like(t, 16)) for t in (x, y)]
+        low = [self.sub(t, self.mul(h, self.like(h, 1 << 16))) for t, h in zip((x, y), high)]
+        return self.add(self.mul(common(*high), self.like(x, 1 << 16)), common(*low))
+
+    def _as_int32(self, x: Tensor) -> Tensor:
+        return self.bitcast(x, np.int32) if x.dtype.itemsize == 4 else self.cast(x, np.int32)
 
     def bit_xor(self, x: Tensor, y: Tensor) -> Tensor:
         if x.dtype == bool:
@@ -238,13 +267,28 @@ class Arithmetic(Shapes):
         if x.dtype.itemsize == 8:
             return self._shift_left_64(x, amount)
         signed, count = (self.bitcast(t, SIGNED.get(t.dtype.name, t.dtype)) for t in (x, amount))
-        shifted = self.elementwise("STABLEHLO_SHIFT_LEFT", signed, self._safe_amount(count))
+        if self.profile.has("STABLEHLO_SHIFT_LEFT", signed.dtype):
+            shifted = self.elementwise("STABLEHLO_SHIFT_LEFT", signed, self._safe_amount(count))
+        else:
+            shifted = self.mul(signed, self._power_of_two(self._safe_amount(count)))
         return self.bitcast(self._in_range(amount, shifted, self.like(signed, 0)), x.dtype)
+
+    def _power_of_two(self, count: Tensor) -> Tensor:
+        """2^count, from a table."""
+        table = np.int64(1) << np.arange(bits(count.dtype), dtype=np.int64)
+        if count.value is not None:
+            return self.const(table[count.value].astype(count.dtype))
+        flat = self.reshape(self.cast(count, np.int32), (count.size,))
+        found = self.carry("GATHER", [self.const(table.astype(count.dtype))], flat.shape, flat, axis=0)
+        return self.reshape(found, count.shape)
 
     def shift_right_logical(self, x: Tensor, amount: Tensor) -> Tensor:
         if x.dtype.itemsize == 8:
             return self._shift_right_64(x, amount)
         unsigned, count = (self.bitcast(t, UNSIGNED.get(t.dtype.name, t.dtype)) for t in (x, amount))
+        if not self.profile.has("RIGHT_SHIFT", unsigned.dtype):
+            wide = self.shift_right_logical(*(self.cast(t, np.uint32) for t in (unsigned, count)))
+            return self.bitcast(self._in_range(amount, self.cast(wide, unsigned.dtype), self.like(unsigned, 0)), x.dtype)
         shifted = self.elementwise("RIGHT_SHIFT", unsigned, self._safe_amount(count))
         return self.bitcast(self._in_range(amount, shifted, self.like(unsigned, 0)), x.dtype)
 
@@ -303,7 +347,7 @@ class Arithmetic(Shapes):
         if x.value is not None and is_float(x.dtype) == is_float(dtype):
             with np.errstate(all="ignore"):
                 return self.const(_cast_constant(x.value, dtype))
-        if dtype == bool:
+        if dtype.kind == "b":
             return self.compare("NE", x, self.like(x, 0))
         if is_float(x.dtype) and not is_float(dtype):
             return self._float_to_int(x, dtype)

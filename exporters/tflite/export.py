@@ -13,6 +13,7 @@ from aot.exporters.names import Names
 from aot.exporters.report import Report
 from aot.files import replacing
 
+from . import quantize as quantization
 from . import (  # noqa: F401  each registers rows
     rows_contraction,
     rows_control,
@@ -25,7 +26,7 @@ from . import (  # noqa: F401  each registers rows
 )
 from .complex_numbers import PARTS, Complex, Math, parts
 from .flatbuffer import Model, Signature
-from .kernels import NoKernel, profile
+from .kernels import NoKernel, Profile, profile
 from .lowering import Lowering, check_type
 
 
@@ -51,17 +52,20 @@ class Exported:
 
 
 def export(source: Any, *, runtime: str = "current", input_names: Sequence[str] | None = None,
-           output_names: Sequence[str] | None = None, metadata: Mapping[str, str] | None = None) -> Exported:
+           output_names: Sequence[str] | None = None, metadata: Mapping[str, str] | None = None,
+           quantize: str | None = None, calibration: Sequence[Sequence[np.ndarray]] = ()) -> Exported:
     """A StableHLO program (what `stablehlo.read` takes, or a Program) as a TFLite model.
 
-    runtime: a row of `kernels.PROFILES`.  Names default to those in the program, then to `input_0` and `output_0`.
+    runtime: a row of `kernels.PROFILES`.  quantize: "float16" or "int8", see quantize.py; calibration: for int8, lists of
+    inputs.  Names default to those in the program, then to `input_0` and `output_0`.
     Raises Refused with everything that the runtime cannot do, AotError where the source is no program.
     """
+    quantization.check(quantize, calibration)
     program = stablehlo.simplify(source if isinstance(source, stablehlo.Program) else stablehlo.read(source))
-    graph, report, names = Math(Model(), profile(runtime)), Report("tflite"), Names()
+    graph, report, names = Math(Model(quantize == "float16"), profile(runtime)), Report("tflite"), Names()
     types = {"input": program.input_types, "output": program.output_types}
     for kind, ts in types.items():
-        _check_types(report, kind, ts)
+        _check_types(report, kind, ts, graph.profile)
     report.raise_if_any()
     wanted = {"input": [*(input_names or program.argument_names)], "output": [*(output_names or program.result_names)]}
     inputs, outputs = ([names(w, f"{kind}_{i}", t) for i, (w, t) in enumerate(zip(wanted[kind], types[kind], strict=True))]
@@ -72,15 +76,22 @@ def export(source: Any, *, runtime: str = "current", input_names: Sequence[str] 
     flat = [graph.broadcast(t, type.shape) for value, type in zip(results, types["output"]) for t in parts(value)]
     signature = Signature([n for pair in inputs for n in pair], [n for pair in outputs for n in pair])
     graph.finish(flat, signature.outputs)
-    data = graph.model.to_bytes(signature, {k: v.encode() for k, v in sorted((metadata or {}).items())})
-    renamed = {w: n for kind, ns in (("input", inputs), ("output", outputs)) for w, n in zip(wanted[kind], ns) if w and n != (w,)}
+    described = {k: v.encode() for k, v in sorted((metadata or {}).items())}
+    data = graph.model.to_bytes(signature, described)
+    if quantize == "int8":
+        samples = [[p for x in sample for p in ((x.real, x.imag) if x.dtype.kind == "c" else (x,))] for sample in calibration]
+        bounds = quantization.ranges(data, quantization.observed(graph), signature.inputs, samples)
+        quantization.apply(graph, bounds)
+        data = graph.model.to_bytes(signature, described)
+    pairs = [*zip(wanted["input"], inputs), *zip(wanted["output"], outputs)]
+    renamed = {w: n for w, n in pairs if w and n != (w,)}
     return Exported(data, inputs, outputs, types["input"], types["output"], renamed)
 
 
-def _check_types(report: Report, kind: str, types: Sequence[stablehlo.Type]) -> None:
+def _check_types(report: Report, kind: str, types: Sequence[stablehlo.Type], profile: Profile) -> None:
     for i, type in enumerate(types):
         try:
-            check_type(type)
+            check_type(type, profile)
         except NoKernel as e:
             report.add(f"{kind} {i}", str(type), why=str(e), hint=e.hint)
 

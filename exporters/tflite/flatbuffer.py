@@ -5,24 +5,24 @@ flatbuffer, at offsets that the buffer table holds.
 """
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from aot.errors import AotError
 
 ALIGNMENT = 16
 INLINE_LIMIT = 1_900_000_000
+SMALLEST_HALF = 256                    # elements; smaller constants stay as they are
 
 #: numpy dtype name -> TensorType
 TENSOR_TYPES = {"bool": "BOOL", "int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64", "uint8": "UINT8",
                 "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "float16": "FLOAT16", "bfloat16": "BFLOAT16",
                 "float32": "FLOAT32", "float64": "FLOAT64"}
-BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def schema() -> Any:
@@ -46,10 +46,13 @@ class Subgraph:
 
 
 class Model:
-    """The tables that all subgraphs share: buffers (equal ones once), operator codes, subgraphs."""
+    """The tables that all subgraphs share: buffers (equal ones once), operator codes, subgraphs.
 
-    def __init__(self) -> None:
-        self.s = schema()
+    half_weights: store large constants of float32 in half precision.
+    """
+
+    def __init__(self, half_weights: bool = False) -> None:
+        self.s, self.half_weights = schema(), half_weights
         self.buffers: list[np.ndarray | None] = [None]        # buffer 0: tensors without data
         self.subgraphs: list[Subgraph] = []
         self.codes: list[tuple[str, int]] = []
@@ -107,16 +110,21 @@ class Model:
     # ---- writing ----
     def to_bytes(self, signature: Signature, metadata: dict[str, bytes] | None = None) -> bytes:
         """The file.  The same model gives the same bytes."""
-        names = {name: self.buffer(np.frombuffer(data, np.uint8)) for name, data in (metadata or {}).items()}
-        model = self._tables(signature, names)
-        if sum(b.nbytes for b in self.buffers if b is not None) < INLINE_LIMIT:
-            model.buffers = [_Buffer(b) for b in self.buffers]
+        numbers = {name: self.buffer(np.frombuffer(data, np.uint8)) for name, data in (metadata or {}).items()}
+        subgraphs = [_without_unused(g) for g in self.subgraphs]
+        used = sorted({0, *numbers.values(), *(t.buffer for g in subgraphs for t in g.tensors)})
+        buffers, place = [self.buffers[i] for i in used], {old: new for new, old in enumerate(used)}
+        for t in (t for g in subgraphs for t in g.tensors):
+            t.buffer = place[t.buffer]
+        model = self._tables(subgraphs, signature, {name: place[i] for name, i in numbers.items()})
+        if sum(b.nbytes for b in buffers if b is not None) < INLINE_LIMIT:
+            model.buffers = [_Buffer(b) for b in buffers]
             return _pack(self.s, model)
-        return self._with_offsets(model)
+        return self._with_offsets(model, buffers)
 
-    def _with_offsets(self, model: Any) -> bytes:
+    def _with_offsets(self, model: Any, buffers: Sequence[np.ndarray | None]) -> bytes:
         """The buffers behind the flatbuffer; the first packing tells how long that is, whatever the offsets are."""
-        sizes = [0 if b is None else b.nbytes for b in self.buffers]
+        sizes = [0 if b is None else b.nbytes for b in buffers]
         offsets = [1] * len(sizes)
         for _ in range(2):
             model.buffers = [_Buffer(None, offset, size) for offset, size in zip(offsets, sizes)]
@@ -128,18 +136,18 @@ class Model:
                 position = _aligned(position + size)
         out = bytearray(position)
         out[:len(head)] = head
-        for b, offset in zip(self.buffers, offsets):
+        for b, offset in zip(buffers, offsets):
             if b is not None:
                 out[offset:offset + b.nbytes] = b.data
         return bytes(out)
 
-    def _tables(self, signature: Signature, metadata: dict[str, int]) -> Any:
+    def _tables(self, subgraphs: Sequence[Subgraph], signature: Signature, metadata: dict[str, int]) -> Any:
         s = self.s
         model = s.ModelT()
         model.version, model.description = 3, "aot"
         model.operatorCodes = [self._operator_code(*key) for key in self.codes]
-        model.subgraphs = [self._subgraph(g) for g in self.subgraphs]
-        model.signatureDefs = [self._signature(signature)]
+        model.subgraphs = [self._subgraph(g) for g in subgraphs]
+        model.signatureDefs = [self._signature(subgraphs[0], signature)]
         model.metadata = [self._metadata(name, buffer) for name, buffer in metadata.items()]
         return model
 
@@ -156,8 +164,8 @@ class Model:
         made.inputs, made.outputs = np.array(g.inputs, np.int32), np.array(g.outputs, np.int32)
         return made
 
-    def _signature(self, signature: Signature) -> Any:
-        main, made = self.subgraphs[0], self.s.SignatureDefT()
+    def _signature(self, main: Subgraph, signature: Signature) -> Any:
+        made = self.s.SignatureDefT()
         made.signatureKey, made.subgraphIndex = signature.key, 0
         made.inputs = [self._tensor_map(*row) for row in zip(signature.inputs, main.inputs)]
         made.outputs = [self._tensor_map(*row) for row in zip(signature.outputs, main.outputs)]
@@ -172,6 +180,17 @@ class Model:
         made = self.s.MetadataT()
         made.name, made.buffer = name, buffer
         return made
+
+
+def _without_unused(g: Subgraph) -> Subgraph:
+    """A copy that has only the tensors which nodes, inputs and outputs name, numbered anew."""
+    used = {*g.inputs, *g.outputs, *(int(i) for node in g.operators for i in (*node.inputs, *node.outputs))}
+    number = {old: new for new, old in enumerate(sorted(used))}
+    operators = [copy.copy(node) for node in g.operators]
+    for node in operators:
+        node.inputs, node.outputs = (np.array([number[int(i)] for i in row], np.int32) for row in (node.inputs, node.outputs))
+    return Subgraph(g.name, [copy.copy(g.tensors[i]) for i in sorted(used)], operators, [number[i] for i in g.inputs],
+                    [number[i] for i in g.outputs])
 
 
 @dataclass(frozen=True)
@@ -206,6 +225,12 @@ class _Buffer:
         builder.head = head
         builder.Bytes[head:head + n] = self.data.tobytes()
         return builder.EndVector()
+
+
+def fits_half(value: np.ndarray) -> bool:
+    """Whether a constant is worth storing in half precision, and can be."""
+    return value.dtype == np.float32 and value.size >= SMALLEST_HALF and any(value.strides) and \
+        bool(np.all(np.abs(value) <= np.finfo(np.float16).max))
 
 
 def _aligned(n: int) -> int: return -(-n // ALIGNMENT) * ALIGNMENT

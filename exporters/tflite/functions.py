@@ -56,8 +56,14 @@ class Functions(Double):
         k = self.bit_and(self.node("CAST", [k], k.shape, np.int32), self.const(np.int32(3)))
         return self.cast(r, np.float32), k
 
+    def _has_double(self) -> bool:
+        """Runtimes without arithmetic in double precision have kernels for angles of any size."""
+        return self.profile.has("STABLEHLO_MULTIPLY", np.dtype(np.float64))
+
     def _turned(self, x: Tensor, turn: int) -> Tensor:
         """sin(x + turn * pi/2)."""
+        if not self._has_double():
+            return self.elementwise(("SIN", "COS")[turn], x)
         r, k = self._small_angle(x)
         k = self.add(k, self.const(np.int32(turn)))
         odd, second = (self.equal(self.bit_and(k, self.const(np.int32(b))), self.const(np.int32(b))) for b in (1, 2))
@@ -69,6 +75,8 @@ class Functions(Double):
     def s_cosine(self, x: Tensor) -> Tensor: return self._turned(x, 1)
 
     def s_tan(self, x: Tensor) -> Tensor:
+        if not self._has_double():
+            return self.elementwise("DIV", self.elementwise("SIN", x), self.elementwise("COS", x))
         r, k = self._small_angle(x)
         odd = self.equal(self.bit_and(k, self.const(np.int32(1))), self.const(np.int32(1)))
         sine, cosine = self.elementwise("SIN", r), self.elementwise("COS", r)
@@ -119,7 +127,7 @@ class Functions(Double):
         half = self.mul(y, self.like(y, 0.5))
         odd = self.logical_and(whole, self.compare("NE", self.floor(half), half))
         negative = self.less(x, zero)
-        result = self.select(self.logical_and(negative, odd), self.neg(result), result)
+        result = self.select(self.logical_and(self._is_negative(x), odd), self.neg(result), result)
         finite_base = self.less(self.abs(x), self.like(x, np.inf))
         invalid = self.logical_and(self.logical_and(negative, finite_base), self.logical_not(whole))
         result = self.select(invalid, self.like(x, np.nan), result)

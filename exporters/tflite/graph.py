@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .flatbuffer import Model
+from .flatbuffer import Model, fits_half
 from .kernels import DATA_OPERAND, Profile
 
 Options = tuple[str, dict[str, Any]]
@@ -80,10 +80,16 @@ class Graph:
             assert t.index is not None
             return t.index
         value = np.ascontiguousarray(t.value).reshape(t.shape)
-        buffer = self.model.buffer(value) if value.size else 0
+        half = self.model.half_weights and fits_half(t.value)
+        buffer = self.model.buffer(value.astype(np.float16) if half else value) if value.size else 0
         key = (t.shape, t.dtype, buffer)
         if key not in self._constants:
-            self._constants[key] = self._new(t.shape, t.dtype, buffer)
+            self._constants[key] = self._new(t.shape, np.float16 if half else t.dtype, buffer)
+            if half:
+                stored = Tensor(t.shape, np.float16, index=self._constants[key])
+                widened = self.nodes("DEQUANTIZE", [stored], [(t.shape, np.float32)])[0]
+                assert widened.index is not None
+                self._constants[key] = widened.index
         return self._constants[key]
 
     # ---- nodes ----

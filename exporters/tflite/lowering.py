@@ -16,7 +16,7 @@ from aot.exporters.stablehlo import Block, Op, Type, Value
 
 from .complex_numbers import PARTS, Complex, Math, constant
 from .flatbuffer import TENSOR_TYPES
-from .kernels import NoKernel
+from .kernels import NoKernel, Profile
 
 ROWS: dict[str, Callable[..., Any]] = {}
 
@@ -55,7 +55,7 @@ class Lowering:
             return [self.constant(op)]
         try:
             for v in op.results:
-                check_type(v.type)
+                check_type(v.type, self.g.profile)
             if op.results and all(v.type.size == 0 for v in op.results):
                 return [zeros(self.g, v.type) for v in op.results]
             if op.name not in ROWS:
@@ -64,11 +64,12 @@ class Lowering:
             return found if isinstance(found, list) else [found]
         except NoKernel as e:
             self.refuse(op, str(e), e.hint)
-            return [zeros(self.g, v.type) for v in op.results]
+            whole = next((self.env[v].shape for v in op.operands if v.rank == 0 and self.env[v].rank), None)
+            return [zeros(self.g, v.type if whole is None else v.type.with_shape(whole)) for v in op.results]
 
     def constant(self, op: Op) -> Any:
         try:
-            check_type(op.result.type)
+            check_type(op.result.type, self.g.profile)
             return constant(self.g, op.attrs["value"])
         except NoKernel as e:
             self.refuse(op, str(e), e.hint)
@@ -82,12 +83,12 @@ class Lowering:
         self.report.add(name, types, str(op.location), why, hint or HINTS.get(op.name, ""))
 
 
-def check_type(type: Type) -> None:
+def check_type(type: Type, profile: Profile) -> None:
     """Raises NoKernel for types that no tensor of the runtime has."""
     if not type.is_static:
         raise NoKernel("a size is not known", "export with static shapes")
     part = PARTS.get(type.dtype, type.dtype)
-    if part.name not in TENSOR_TYPES:
+    if part.name not in profile.tensors:
         raise NoKernel(f"the runtime does not compute with {type.dtype.name}", "convert to a wider type")
     if type.rank > 8:
         raise NoKernel(f"arrays of the runtime have at most 8 dimensions, not {type.rank}", "merge dimensions with reshape")

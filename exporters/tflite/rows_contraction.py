@@ -48,6 +48,9 @@ def matmul(g: Math, a: Tensor, b: Tensor) -> Tensor:
     shape = (a.shape[0], a.shape[1], b.shape[2])
     if a.shape[2] == 0 or 0 in shape:
         return g.full(shape, 0, a.dtype)
+    if g.profile.has("FULLY_CONNECTED", a.dtype) and a.shape[0] == 1 and b.value is not None:
+        weights = g.transpose(g.reshape(b, b.shape[1:]), (1, 0))
+        return g.reshape(g.node("FULLY_CONNECTED", [g.reshape(a, a.shape[1:]), weights], shape[1:]), shape)
     if g.profile.has("BATCH_MATMUL", a.dtype):
         return g.node("BATCH_MATMUL", [a, b], shape)
     if a.dtype == bool:

@@ -238,6 +238,6 @@ def _write_window(inner: Lowering, op: Op, arrays: list[Any], table: Tensor, pie
     new = [both(lambda t: g.reshape(g.dynamic_slice(t, position, (1, *sizes)), sizes), p) for p in pieces]
     combined = inner.apply(op.regions[0], *now, *new)
     chosen = [both(lambda a, b: g.select(inside, g.broadcast(a, sizes), b), *pair) for pair in zip(combined, now)]
-    return [both(lambda t, u: g.node("DYNAMIC_UPDATE_SLICE", [t, u, clamped], t.shape), *pair) for pair in zip(arrays, chosen)]
+    return [both(lambda t, u: g.dynamic_update_slice(t, u, clamped), *pair) for pair in zip(arrays, chosen)]
 
 

@@ -152,7 +152,7 @@ def cholesky(lower: Lowering, op: Op, a: Any) -> Any:
             q = g.divide(t, g.broadcast(pivot, t.shape))
             return g.select(g.broadcast(below, t.shape), q, g.like(t, 0))
         new = both(entry, s)
-        placed = both(lambda t, u: g.node("DYNAMIC_UPDATE_SLICE", [t, u, _at(g, j, 2)], t.shape), l, new)
+        placed = both(lambda t, u: g.dynamic_update_slice(t, u, _at(g, j, 2)), l, new)
         return [*ts[:k], *parts(placed)]
     start = [g.full(t.shape, 0, t.dtype) for t in parts(a)]
     found = _as_value(_loop(g, n, body, [*parts(a), *start])[k:])
@@ -194,7 +194,7 @@ def _substitute(g: Math, a: Any, b: Any, n: int, unit: bool) -> Any:
         if not unit:
             pivot = both(lambda t: g.broadcast(t, parts(rest)[0].shape), _column(g, line, i))
             rest = g.call("divide", rest, pivot)
-        placed = both(lambda t, u: g.node("DYNAMIC_UPDATE_SLICE", [t, u, _at(g, i, 1)], t.shape), x, rest)
+        placed = both(lambda t, u: g.dynamic_update_slice(t, u, _at(g, i, 1)), x, rest)
         return [*ts[:2 * k], *parts(placed)]
     start = [g.full(t.shape, 0, t.dtype) for t in parts(b)]
     return _as_value(_loop(g, n, body, [*parts(a), *parts(b), *start])[2 * k:])

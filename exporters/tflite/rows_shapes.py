@@ -90,6 +90,6 @@ def dynamic_update_slice(lower: Lowering, op: Op, x: Any, update: Any, *starts: 
     if not starts or update.size == 0:
         return x if starts else update
     at = position(lower.g, starts, x.shape, update.shape)
-    return both(lambda t, u: lower.g.node("DYNAMIC_UPDATE_SLICE", [t, u, at], t.shape), x, update)
+    return both(lambda t, u: lower.g.dynamic_update_slice(t, u, at), x, update)
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,17 +14,21 @@ from aot.errors import AotError
 class Model:
     """A loaded model: numpy arrays by name in and out.  The runtime may end the process.
 
-    source: the bytes of a model or the path of a file.  Raises AotError where the runtime is missing or refuses the model.
+    source: the bytes of a model or the path of a file.  keep: whether every tensor can be read after a call.
+    Raises AotError where the runtime is missing or refuses the model.
     """
 
-    def __init__(self, source: bytes | str | os.PathLike, threads: int = 1):
+    def __init__(self, source: bytes | str | os.PathLike, threads: int = 1, keep: bool = False):
         try:
             from ai_edge_litert.interpreter import Interpreter
         except ImportError:
-            raise AotError("running TFLite models needs the package ai-edge-litert", hint="pip install 'aotc[tflite]'") from None
-        given = {"model_content": source} if isinstance(source, bytes) else {"model_path": os.fspath(source)}
+            raise AotError("running TFLite models needs the package ai-edge-litert",
+                           hint="pip install 'aotc[tflite]'") from None
+        given: dict[str, Any] = {"model_content": source} if isinstance(source, bytes) else {"model_path": os.fspath(source)}
         try:
-            self.interpreter = Interpreter(**given, num_threads=threads)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")          # about the memory that kept tensors take
+                self.interpreter = Interpreter(**given, num_threads=threads, experimental_preserve_all_tensors=keep)
             self.interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as e:
             raise AotError(f"the TFLite runtime does not load the model: {e}") from e

@@ -12,9 +12,11 @@ import numpy as np
 
 from .graph import Graph, Tensor
 
-#: an integer type of the same width that more kernels know
-CARRIERS = {"float64": "int64", "uint64": "int64", "uint32": "int32", "uint16": "int16", "bfloat16": "int16",
-            "float16": "int16", "float32": "int32"}
+#: types of the same width, of which more kernels know one
+CARRIERS = {"float64": ["int64"], "uint64": ["int64"], "uint32": ["int32"], "float32": ["int32"], "uint16": ["int16"],
+            "bfloat16": ["int16"], "uint8": ["int8"], "bool": ["uint8"]}
+#: wider types that hold the same values
+HOLDERS = {"int8": "int32", "int16": "int32", "float16": "float32"}
 MAX_FOLDED = 1 << 16
 
 
@@ -23,13 +25,26 @@ class Shapes(Graph):
 
     def i32(self, values: Sequence[int]) -> Tensor: return self.const(np.array(values, np.int32))
 
-    def carry(self, operator: str, xs: Sequence[Tensor], shape: Sequence[int], *indices: Tensor, **fields) -> Tensor:
-        """A node that moves the elements of xs (one type), through a type of the same width where it has to."""
+    def carry(self, operator: str, xs: Sequence[Tensor], shape: Sequence[int], *indices: Tensor, before: Sequence[Tensor] = (),
+              **fields) -> Tensor:
+        """A node that moves the elements of xs (one type), through a type of the same width, or int32, where it has to.
+
+        before, indices: its other operands, in front of xs and behind.
+        """
         dtype = xs[0].dtype
-        if self.profile.has(operator, dtype) or dtype.name not in CARRIERS:
-            return self.node(operator, [*xs, *indices], shape, **fields)
-        moved = [self.bitcast(x, CARRIERS[dtype.name]) for x in xs]
-        return self.bitcast(self.node(operator, [*moved, *indices], shape, **fields), dtype)
+        if self.profile.has(operator, dtype):
+            return self.node(operator, [*before, *xs, *indices], shape, dtype, **fields)
+        for carrier in CARRIERS.get(dtype.name, ()):
+            if self.profile.has(operator, np.dtype(carrier)) or np.dtype(carrier).itemsize < 4:
+                moved = [self.bitcast(x, carrier) for x in xs]
+                return self.bitcast(self.carry(operator, moved, shape, *indices, before=before, **fields), dtype)
+        if dtype.name in HOLDERS:
+            moved = [self._held(x, np.dtype(HOLDERS[dtype.name])) for x in xs]
+            return self.node("CAST", [self.carry(operator, moved, shape, *indices, before=before, **fields)], shape, dtype)
+        return self.node(operator, [*before, *xs, *indices], shape, dtype, **fields)
+
+    def _held(self, x: Tensor, dtype: np.dtype) -> Tensor:
+        return self.node("CAST", [x], x.shape, dtype) if x.value is None else self.const(x.value.astype(dtype))
 
     # ---- shape ----
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -50,9 +65,11 @@ class Shapes(Graph):
         shape = tuple(x.shape[p] for p in permutation)
         if x.value is not None:
             return self.const(np.transpose(x.value, permutation))
-        if [p for p in permutation if x.shape[p] != 1] == sorted(p for p in permutation if x.shape[p] != 1):
+        sizes, order = _merged(x.shape, permutation)
+        if len(order) <= 1:
             return self.reshape(x, shape)
-        return self.node("TRANSPOSE", [x, self.i32(permutation)], shape)
+        moved = self.reshape(x, sizes)
+        return self.reshape(self.carry("TRANSPOSE", [moved], [sizes[p] for p in order], self.i32(order)), shape)
 
     def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """x, whose sizes are those of the last dimensions of the shape or 1, in this shape."""
@@ -83,7 +100,7 @@ class Shapes(Graph):
             return self.const(x.value[tuple(slice(*p) for p in zip(start, limit, strides))])
         if x.rank > 4:
             return self._slice_by_axis(x, start, limit, strides)
-        return self.node("STRIDED_SLICE", [x, self.i32(start), self.i32(limit), self.i32(strides)], shape)
+        return self.carry("STRIDED_SLICE", [x], shape, self.i32(start), self.i32(limit), self.i32(strides))
 
     def _slice_by_axis(self, x: Tensor, start: Sequence[int], limit: Sequence[int], strides: Sequence[int]) -> Tensor:
         for axis, part in enumerate(zip(start, limit, strides)):
@@ -102,7 +119,11 @@ class Shapes(Graph):
 
     def dynamic_slice(self, x: Tensor, start: Tensor, sizes: Sequence[int]) -> Tensor:
         """start: int32[rank], in range."""
-        return self.node("SLICE", [x, start, self.i32(sizes)], sizes)
+        return self.carry("SLICE", [x], sizes, start, self.i32(sizes))
+
+    def dynamic_update_slice(self, x: Tensor, update: Tensor, start: Tensor) -> Tensor:
+        """x with an update of the same rank in place of what is at the start, int32[rank], in range."""
+        return self.carry("DYNAMIC_UPDATE_SLICE", [x, update], x.shape, start)
 
     def concatenate(self, xs: Sequence[Tensor], axis: int) -> Tensor:
         xs = [x for x in xs if x.shape[axis]] or list(xs[:1])
@@ -110,8 +131,9 @@ class Shapes(Graph):
             return xs[0]
         shape = list(xs[0].shape)
         shape[axis] = sum(x.shape[axis] for x in xs)
-        if all(x.value is not None for x in xs) and math.prod(shape) <= MAX_FOLDED:
-            return self.const(np.concatenate([x.value for x in xs], axis))
+        known = [x.value for x in xs if x.value is not None]
+        if len(known) == len(xs) and math.prod(shape) <= MAX_FOLDED:
+            return self.const(np.concatenate(known, axis))
         outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1:])
         flat = [self.reshape(x, (outer, x.shape[axis], inner)) for x in xs] if len(shape) > 4 else xs
         at, whole = (1, (outer, shape[axis], inner)) if len(shape) > 4 else (axis, shape)
@@ -188,6 +210,19 @@ class Shapes(Graph):
         if source.dtype.itemsize == x.dtype.itemsize == dtype.itemsize and source is not x:
             return self.bitcast(source, dtype)
         return self.node("BITCAST", [x], shape, dtype)
+
+
+def _merged(shape: Sequence[int], permutation: Sequence[int]) -> tuple[list[int], list[int]]:
+    """A transposition without dimensions of size 1, and with dimensions that stay neighbours as one."""
+    groups: list[list[int]] = []
+    for p in (p for p in permutation if shape[p] != 1):
+        skipped = groups and all(shape[i] == 1 for i in range(groups[-1][-1] + 1, p))
+        if groups and p > groups[-1][-1] and skipped:
+            groups[-1].append(p)
+        else:
+            groups.append([p])
+    before = sorted(groups)
+    return [math.prod(shape[p] for p in group) for group in before], [before.index(group) for group in groups]
 
 
 def _reshaped(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

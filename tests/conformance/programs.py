@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,9 @@ def members(path: Path):
     with tarfile.open(path) as tar:
         for member in tar:
             if member.name.endswith(".mlir"):
-                yield Path(member.name).stem, tar.extractfile(member).read().decode()
+                file = tar.extractfile(member)
+                assert file is not None
+                yield Path(member.name).stem, file.read().decode()
 
 
 # ---- one program ------------------------------------------------------------------------------------------------------
@@ -148,7 +151,8 @@ def erase_functions(module, names: Sequence[str]) -> None:
 def save(folder: Path, program: Program) -> None:
     (folder / f"{program.name}.mlir").write_text(program.text)
     arrays = {f"{kind}{i}": x for kind in ("inputs", "expected") for i, x in enumerate(getattr(program, kind))}
-    np.savez(folder / f"{program.name}.npz", **{f"{k}:{x.dtype.name}": raw(x) for k, x in arrays.items()})
+    stored: dict[str, Any] = {f"{k}:{x.dtype.name}": raw(x) for k, x in arrays.items()}
+    np.savez(folder / f"{program.name}.npz", **stored)
 
 
 def raw(x: np.ndarray) -> np.ndarray:
