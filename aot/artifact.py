@@ -43,6 +43,8 @@ class Executable:
     device_kind: str = ""
     memory: dict[str, int] | None = None
     flops: int | None = None
+    devices: int = 1
+    collectives: dict[str, dict[str, int]] | None = None
     plugin: str = ""
     plugin_api: str = ""
 
@@ -74,6 +76,7 @@ class Function:
     static: dict[str, str] = field(default_factory=dict)
     base: str = ""
     source: dict[str, Any] = field(default_factory=dict)
+    mesh: list[list] = field(default_factory=list)
 
 
 def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mapping[str, np.ndarray] | None = None,
@@ -143,7 +146,7 @@ def _describe_function(fn: Function) -> dict:
         entry |= {"program": f"program/{fn.name}.mlirbc", "stablehlo": fn.stablehlo}
     if fn.golden is not None:
         entry["golden"] = f"golden/{fn.name}"
-    return {**entry, **({"base": fn.base} if fn.base else {}), **({"source": fn.source} if fn.source else {})}
+    return {**entry, **{k: v for k in ("base", "source", "mesh") if (v := getattr(fn, k))}}
 
 
 # ---- the container -------------------------------------------------------------------------------------------------

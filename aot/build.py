@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from aot import artifact, pipeline, provenance, spec, targets
+from aot import artifact, partition, pipeline, provenance, spec, targets
 from aot.binding import as_positional, bind, function_name
 from aot.errors import AotError
+from aot.sharding import Mesh, NamedSharding, PartitionSpec
 
 Stage = Callable[[str], AbstractContextManager]
 
@@ -33,18 +34,25 @@ class Program:
     args, named: trees of `spec.Array`, `aot.ShapeDtypeStruct`, arrays or Python scalars; weights: parameter name ->
     tree of arrays to store; static: parameter name -> value.  transforms: see `aot.pipeline`; grad, value_and_grad and
     vmap are short forms of the common ones, applied first.  donate: names of arguments whose memory may be reused.
+    mesh, in_shardings, out_shardings: a program over several devices, see `aot.partition`; arguments without a rule are
+    on every device, results without one are where XLA leaves them.
     """
 
     def __init__(self, fun: Callable, args: Sequence[Any] = (), named: Mapping[str, Any] | None = None, *,
                  name: str | None = None, weights: Mapping[str, Any] | None = None,
                  static: Mapping[str, Any] | None = None, grad: str | None = None, value_and_grad: str | None = None,
                  vmap: str | None = None, transforms: Iterable[Any] = (), donate: Iterable[str] = (),
-                 xla_flags: Mapping[str, Any] | None = None):
+                 xla_flags: Mapping[str, Any] | None = None, mesh: str = "",
+                 in_shardings: Mapping[str, str] | None = None, out_shardings: Mapping[str, str] | None = None):
         self.fun, self.static = fun, dict(static or {})
         self.bound = bind(fun, args, named or {}, weights or {}, self.static)
         self.name = name or function_name(fun).strip("<>")
         self.xla_flags = dict(xla_flags or {})
         self.donate = set(donate)
+        self.mesh = partition.parse_mesh(mesh) if mesh else None
+        self.rules = dict(in_shardings or {}), dict(out_shardings or {})
+        if any(self.rules) and self.mesh is None:
+            raise AotError(f"{self.name}: shardings need a mesh", hint="give one, like data=4,model=2")
         short = {"grad": grad, "value_and_grad": value_and_grad, "vmap": vmap}
         self.transforms = [*({k: v} for k, v in short.items() if v is not None), *transforms]
 
@@ -58,25 +66,46 @@ class Program:
         import aot
         donated = tuple(i for i, a in enumerate(self.bound) if a.name in self.donate and not a.weights)
         f = aot.jit(self.transformed, donate_argnums=donated)
-        return f.trace(*self.abstract_args())
+        with self.mesh or nullcontext():
+            return f.trace(*self.abstract_args())
 
     def abstract_args(self) -> list[Any]:
         """What the transformed function is traced on."""
         return [_abstract(a.tree, a.name) for a in self.bound]
 
+    @property
+    def devices(self) -> int: return 1 if self.mesh is None else self.mesh.size
+
     @cached_property
-    def lowered(self) -> Any: return self.traced.lower()
+    def shardings(self) -> tuple[list, list] | None:
+        """The sharding or None of each flat argument, and of each result, of a program over several devices."""
+        if self.mesh is None:
+            return None
+        t = self.traced
+        names = self.leaf_names(), _output_names(t)
+        ins, outs = (partition.assign(rules, {n: a.shape for n, a in zip(own, avals)}, self.mesh, what)
+                     for what, rules, own, avals in zip(("in-sharding", "out-sharding"), self.rules, names,
+                                                        (t.in_avals, t.out_avals)))
+        return [s or NamedSharding(self.mesh, PartitionSpec()) for s in ins], outs
+
+    @cached_property
+    def lowered(self) -> Any: return self._lower("cpu")
+
+    def _lower(self, platform: str) -> Any:
+        if self.mesh is not None:
+            self.traced.shardings = self.shardings
+        return self.traced.lower(lowering_platforms=(platform,))
 
     def text(self, target: targets.Target) -> str:
         """The program as StableHLO text for the platform of a target."""
         if target.platform == "cpu":
             return self.lowered.text
-        return self.traced.lower(lowering_platforms=(target.platform,)).text
+        return self._lower(target.platform).text
 
     @cached_property
     def built(self) -> Any:
         """The executable for this process's CPU, serialized and loaded."""
-        return self.build(targets.parse("cpu"))
+        return self.build(targets.parse("cpu").over(self.devices))
 
     def build(self, target: targets.Target) -> Any:
         """The executable for a target for which this process is set up."""
@@ -88,6 +117,13 @@ class Program:
         from aot.compile.eager import Program as Loaded
         from aot.stages import Compiled
         low = self.lowered
+        if self.shardings is not None and self.mesh is not None:
+            from aot import xla
+            from aot.compile import spmd
+            devices = np.array(xla.devices()[:self.devices], dtype=object).reshape(self.mesh.axis_sizes)
+            here = Mesh(devices, self.mesh.axis_names)
+            ins, outs = ([partition.onto(s, here) for s in side] for side in self.shardings)
+            return Compiled(low, spmd.load(self.built.loaded, self.traced.entry.jaxpr, here, ins, outs, low.consts))
         return Compiled(low, Loaded(self.built.loaded, low.out_avals, low.consts, low.text))
 
     @cached_property
@@ -149,7 +185,7 @@ def describe(program: Program, targets_: Sequence[str] = ("cpu",), golden: bool 
 
     stage: called with what is being done, as a context manager.  Raises AotError for an unknown target.
     """
-    wanted = [targets.require(t) for t in targets_]
+    wanted = [targets.require(t).over(program.devices) for t in targets_]
     record, weights = describe_program(program, stage)
     for target in wanted:
         if target.kind != "stablehlo":
@@ -183,6 +219,12 @@ def save(path: str | os.PathLike, programs: Sequence[Program], targets: Sequence
                        revision=provenance.revision(sources[0]) if sources else None)
 
 
+def prepare_devices(count: int) -> None:
+    """Let this process's CPU be as many devices as a program runs on; has an effect only before XLA starts."""
+    if count > 1:
+        os.environ.update(targets.parse("cpu").over(count).environment)
+
+
 def merge_weights(described: Iterable[tuple[artifact.Function, dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
     """The weights of all functions of an artifact; equal names of different arrays get the function's name in front."""
     weights: dict[str, np.ndarray] = {}
@@ -204,10 +246,11 @@ def _record(program: Program, lowered: Any) -> tuple[artifact.Function, dict[str
     parameters: list[int | str] = [f"const{i}" for i in range(len(lowered.consts))]
     weights = {f"const{i}": np.asarray(c) for i, c in enumerate(lowered.consts)}
     arguments, inputs = [], []
-    avals, donated = iter(lowered.in_avals), iter(lowered.donated)
+    ins, outs = program.shardings or ([None] * len(lowered.in_avals), [None] * len(lowered.out_avals))
+    leaves = zip(lowered.in_avals, lowered.donated, ins)
     for a in program.bound:
         for path, leaf in _paths(a.tree):
-            aval, given_up = next(avals), next(donated)
+            aval, given_up, sharding = next(leaves)
             if a.weights:
                 name = (a.name + path).replace("']['", ".").replace("['", ".").replace("']", "")
                 weights[name] = np.asarray(leaf, aval.dtype)
@@ -215,16 +258,22 @@ def _record(program: Program, lowered: Any) -> tuple[artifact.Function, dict[str
             else:
                 parameters.append(len(inputs))
                 inputs.append({**artifact.describe_array(a.name + path, aval.shape, aval.dtype),
-                               **({"donated": True} if given_up else {})})
+                               **({"donated": True} if given_up else {}), **_described(sharding, aval)})
         if not a.weights:
             arguments.append({"name": a.name, "tree": _tree(a.tree, a.name),
                               **({"keyword": True} if a.keyword else {})})
-    outputs = [artifact.describe_array(n, v.shape, v.dtype) for n, v in zip(_output_names(lowered), lowered.out_avals)]
+    outputs = [{**artifact.describe_array(n, v.shape, v.dtype), **_described(s, v)}
+               for n, v, s in zip(_output_names(lowered), lowered.out_avals, outs)]
     record = artifact.Function(program.name, arguments, inputs, outputs,
                                artifact.describe_tree(lowered.out_tree, f"{program.name}: result"), parameters,
                                xla_flags=program.xla_flags, custom_calls=_custom_calls(program, lowered.text),
-                               static={k: repr(v) for k, v in program.static.items()}, source=program.source)
+                               static={k: repr(v) for k, v in program.static.items()}, source=program.source,
+                               mesh=[list(axis) for axis in program.mesh.shape.items()] if program.mesh else [])
     return record, weights
+
+
+def _described(sharding: Any, aval: Any) -> dict:
+    return {} if sharding is None else {"sharding": partition.described(sharding, len(aval.shape))}
 
 
 def _tree(tree: Any, where: str) -> Any:
@@ -247,7 +296,7 @@ def _custom_calls(program: Program, text: str) -> list[str]:
 
 def executable(program: Program, target: targets.Target) -> artifact.Executable:
     """Compile for a target, and what the result needs of its host.  Other targets than `cpu` get a worker process."""
-    if target.name != "cpu":
+    if target.name != "cpu":     # several devices of this host are made by flags, which `cpu` finds in its own process
         from aot.project.pool import compile_elsewhere
         return compile_elsewhere(program.text(target), target, program.xla_flags)
     return as_executable(program.built, target, program.xla_flags)
@@ -263,7 +312,7 @@ def as_executable(built: Any, target: targets.Target, xla_flags: dict) -> artifa
         name, built.blob, platform=info["platform"], machine=host["machine"] if cpu else "",
         cpu_features=info["cpu_features"], jaxlib=host["jaxlib"], jaxlib_build=host["jaxlib_build"],
         xla_flags=xla_flags, device_kind="" if target.kind in ("cpu", "pjrt") else target.chip, memory=info.get("memory"),
-        flops=info.get("flops"), plugin=info.get("plugin", ""),
+        flops=info.get("flops"), devices=target.devices, collectives=info.get("collectives"), plugin=info.get("plugin", ""),
         plugin_api=info.get("plugin_api", ""))
 
 

@@ -274,15 +274,19 @@ class JitFunction:
 
     def _run_partitioned(self, entry: Entry, leaves, avals):
         from aot.compile.spmd import run_jaxpr as run_over_devices
-        ins = self._leaf_shardings(self.in_shardings, entry.signature.in_tree, "in_shardings")
-        outs = self._leaf_shardings(self.out_shardings, entry.out_tree, "out_shardings")
-        if not is_partitioned(leaves, entry.jaxpr) and not any(s is not None and len(s.device_tuple) > 1
-                                                               for s in [*(ins or ()), *(outs or ())]):
-            ins = outs = None
-            if not is_partitioned(leaves, entry.jaxpr):
-                return self._run_single(entry, leaves, avals)
-        return entry.out_tree.unflatten(run_over_devices(entry.jaxpr, leaves, avals, f"jit_{self.name}", entry.donated, ins,
-                                                         outs))
+        found = self.shardings(entry, leaves)
+        if found is None:
+            return self._run_single(entry, leaves, avals)
+        return entry.out_tree.unflatten(run_over_devices(entry.jaxpr, leaves, avals, f"jit_{self.name}", entry.donated, *found))
+
+    def shardings(self, entry: Entry, leaves: Sequence) -> tuple[list, list] | None:
+        """(sharding or None of each argument, the same of each result), or None for a program of one device."""
+        ins = self._leaf_shardings(self.in_shardings, entry.signature.in_tree, "in_shardings") or [None] * len(leaves)
+        outs = self._leaf_shardings(self.out_shardings, entry.out_tree, "out_shardings") or [None] * len(entry.jaxpr.out_avals)
+        ins = [s if s is not None else _layout_of(x) for s, x in zip(ins, leaves)]
+        from aot.compile.spmd import device_meshes
+        layouts = [*(s for s in (*ins, *outs) if s is not None), *device_meshes(entry.jaxpr)]
+        return (ins, outs) if any(len(s.device_tuple) > 1 for s in layouts) else None
 
     def _run_single(self, entry, leaves, avals):
         if entry.program is None:
@@ -393,7 +397,8 @@ class JitFunction:
         """Trace on arrays or ShapeDtypeStructs -> `Traced`."""
         from aot.stages import Traced
         signature, leaves = self._signature(args, kwargs)
-        return Traced(self, self._entry(signature, leaves), signature)
+        entry = self._entry(signature, leaves)
+        return Traced(self, entry, signature, self.shardings(entry, leaves))
 
     def lower(self, *args, **kwargs):
         """Trace and lower to StableHLO -> `Lowered`."""
@@ -435,6 +440,13 @@ class _Static:
 def _protect(buffers, donated):
     from aot.compile.eager import protect
     return protect(buffers, donated)
+
+
+def _layout_of(x: Any) -> Any:
+    """The sharding that an argument brings along, if it concerns several devices."""
+    if type(x) is Array:
+        return x.sharding if xla.is_multi_device(x.buf) else None
+    return x.sharding if type(x) is ShapeDtypeStruct else None
 
 
 def is_partitioned(leaves: Sequence, jaxpr: Jaxpr) -> bool:

@@ -60,6 +60,10 @@ FUNCTION = {
     "transforms": Key("transforms", f"Applied in this order: {TRANSFORMS}; as \"grad:params\" or "
                                     "{grad = \"params\", has_aux = true}."),
     "donate": Key("strings", "Arguments whose memory may be reused for results."),
+    "mesh": Key("string", "Axes of devices that the program is partitioned over, such as \"data=4,model=2\"."),
+    "in_shardings": Key("strings by name", "Mesh axes that split arguments or parts of them: {x = \"data\", \"params.w\" = "
+                                           "\"-,model\"}; the others are on every device."),
+    "out_shardings": Key("strings by name", "The same for results: {result = \"data\"}; by default where XLA leaves them."),
     "signature": Key("signatures", "Several signatures of the same function."),
     "artifact": Key("string", "File in the output folder; functions that name the same one share it. Default NAME.aot."),
     "targets": _TARGETS, "golden": _GOLDEN, "xla_flags": _FLAGS, "x64": _X64,
@@ -278,7 +282,8 @@ def _resolve(manifest: Manifest, f: dict, over: dict) -> dict:
     return {"name": f["name"], "base": f["base"], "function": f["function"], "args": f.get("args", []),
             "named": f.get("named", {}), "static": f.get("static", {}), "weights": f.get("weights", {}),
             "weights_mode": f.get("weights_mode", "baked"), "transforms": f.get("transforms", []),
-            "donate": f.get("donate", []), "artifact": f["artifact"],
+            "donate": f.get("donate", []), "mesh": f.get("mesh", ""), "in_shardings": f.get("in_shardings", {}),
+            "out_shardings": f.get("out_shardings", {}), "artifact": f["artifact"],
             "targets": [targets.absolute(t, manifest.root) for t in pick("targets", ["cpu"])],
             "golden": golden or pick("golden", True), "x64": pick("x64", False),
             "xla_flags": {**project.get("xla_flags", {}), **f.get("xla_flags", {}), **over.get("xla_flags", {})}}

@@ -6,15 +6,16 @@ from typing import Any, Sequence
 from aot import xla
 from aot.array import Array, to_buffer
 from aot.dispatch import described
+from aot.sharding import SingleDeviceSharding
 from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, typeof
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path
 
 
 class Traced:
-    """A function traced on one signature."""
+    """A function traced on one signature.  shardings: those of arguments and results of a program over several devices."""
 
-    def __init__(self, owner, entry, signature):
-        self.owner, self.entry, self.signature = owner, entry, signature
+    def __init__(self, owner, entry, signature, shardings: tuple[list, list] | None = None):
+        self.owner, self.entry, self.signature, self.shardings = owner, entry, signature, shardings
         self.in_tree, self.out_tree = signature.in_tree, entry.out_tree
         self.in_avals, self.fun_name = list(signature.avals), owner.name
 
@@ -45,16 +46,21 @@ class Lowered:
     """A StableHLO module.  `@main` takes the hoisted constants `consts` first, then the flat inputs."""
 
     def __init__(self, traced: Traced, platform: str):
-        self.traced, self.platform = traced, platform
+        self.traced, self.platform, self.shardings, self.mesh = traced, platform, traced.shardings, None
         self.text, self._consts, self.callbacks = self._lower()
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
         self.in_avals, self.out_avals = traced.in_avals, traced.out_avals
         self.donated = traced.entry.donated or (False,) * len(self.in_avals)
 
     def _lower(self, **options: Any) -> tuple[str, list, list]:
-        from aot.lower import lower
-        entry = self.traced.entry
-        return lower(entry.jaxpr, f"jit_{self.traced.fun_name}", entry.donated, platform=self.platform, **options)
+        entry, name = self.traced.entry, f"jit_{self.traced.fun_name}"
+        if self.shardings is None:
+            from aot.lower import lower
+            return lower(entry.jaxpr, name, entry.donated, platform=self.platform, **options)
+        from aot.compile.spmd import lower
+        text, weights, callbacks, self.mesh = lower(entry.jaxpr, name, entry.donated, *self.shardings, platform=self.platform,
+                                                    **options)
+        return text, weights, callbacks
 
     out_info = property(lambda self: self.traced.out_info)
 
@@ -83,12 +89,17 @@ class Lowered:
 
     def compile(self, compiler_options: dict | None = None) -> Compiled:
         """Compile for this process's device.  compiler_options: XLA debug options by name."""
-        from aot.compile import cached
+        from aot.compile import cached, spmd
         from aot.compile.eager import Program
         if self.platform != "cpu":
             raise NotImplementedError(f"lowered for {self.platform}, which this process does not have. "
                                       "hint: `aot compile --target` builds for machines that are not here")
-        executable = cached.compile_text(self.text, host_callbacks=self.callbacks, **(compiler_options or {}))
+        options = compiler_options or {}
+        if self.mesh is not None and self.shardings is not None:
+            executable = cached.compile_partitioned(self.text, self.mesh.device_tuple, self.callbacks, **options)
+            return Compiled(self, spmd.load(executable, self.traced.entry.jaxpr, self.mesh, *self.shardings, self._consts,
+                                            self.callbacks))
+        executable = cached.compile_text(self.text, host_callbacks=self.callbacks, **options)
         return Compiled(self, Program(executable, self.out_avals, self._consts, self.text, self.callbacks))
 
 
@@ -102,6 +113,18 @@ class Compiled:
 
     executable = property(lambda self: self.program.executable)
     out_info = property(lambda self: self.lowered.out_info)
+
+    @property
+    def input_shardings(self) -> Any:
+        """(shardings of the positional arguments, of the named ones), in their structure."""
+        single = [SingleDeviceSharding(xla.devices()[0])] * len(self.in_avals)
+        return self.in_tree.unflatten(single if self.lowered.mesh is None else self.program.in_shardings)
+
+    @property
+    def output_shardings(self) -> Any:
+        """Shardings in the structure of the result."""
+        single = [SingleDeviceSharding(xla.devices()[0])] * len(self.out_avals)
+        return self.out_tree.unflatten(single if self.lowered.mesh is None else self.program.out_shardings)
 
     def runtime_executable(self) -> Any: return self.program.executable
     def as_text(self) -> str: return self.program.executable.hlo_modules()[0].to_string()
@@ -126,6 +149,8 @@ class Compiled:
                 path = keystr(tree_flatten_with_path((args, kwargs))[0][i][0])
                 raise TypeError(f"Argument types differ from the types for which this computation was compiled: "
                                 f"argument {path}: compiled for {a.str_short()}, called with {got.str_short()}")
+        if self.lowered.mesh is not None:
+            return self.out_tree.unflatten(self.program.run(leaves, self.in_avals))
         buffers = [to_buffer(x, a) for x, a in zip(leaves, self.in_avals)]
         if any(self.lowered.donated):
             from aot.compile.eager import protect

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from math import prod
 
 from aot.errors import AotError
 
 
 @dataclass(frozen=True)
 class Target:
-    """One target.  name: its canonical text; memory: bytes of one device, 0 if unknown; plugin: file of a `pjrt` target."""
+    """One target.  name: its canonical text; memory: bytes of one device, 0 if unknown; plugin: file of a `pjrt` target;
+    devices: over which a program is partitioned."""
     name: str
     kind: str
     chip: str = ""
@@ -29,6 +31,7 @@ class Target:
     config: str = field(default="", repr=False)
     topology: str = ""
     plugin: str = ""
+    devices: int = 1
 
     @property
     def platform(self) -> str:
@@ -38,12 +41,27 @@ class Target:
     @property
     def environment(self) -> dict[str, str]:
         """Variables that must be set before XLA starts: its ISA limit holds for a whole process."""
-        if self.isa:
-            flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={self.isa}".strip()
-            return {"XLA_FLAGS": flags}
+        flags = [f"--xla_cpu_max_isa={self.isa}"] if self.isa else []
+        if self.kind == "cpu" and self.devices > 1:
+            flags.append(f"--xla_force_host_platform_device_count={self.devices}")
+        if flags:
+            return {"XLA_FLAGS": " ".join(filter(None, (os.environ.get("XLA_FLAGS", ""), *flags)))}
         if self.kind == "tpu":
             return {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
         return {}
+
+    def over(self, devices: int) -> Target:
+        """The same for a program that is partitioned over several devices.  Raises AotError where it has fewer."""
+        if devices == 1:
+            return self
+        if self.kind == "pjrt":
+            raise AotError(f"{self.name}: programs over several devices are not supported for plugins",
+                           hint="choose cpu, cuda or tpu targets")
+        if self.kind == "tpu" and devices > (here := prod(int(n) for n in self.topology.partition(":")[2].split("x"))):
+            raise AotError(f"the mesh has {devices} devices, {self.name} has {here}",
+                           hint=f"name a larger topology, like {self.name.rpartition(':')[0]}:4x4")
+        topology = f"1x1x{devices}" if self.kind == "cuda" else self.topology
+        return replace(self, devices=devices, topology=topology)
 
 
 GIB = 1 << 30

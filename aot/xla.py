@@ -236,21 +236,29 @@ def deserialize(blob: bytes, devices: Sequence = (), lapack: bool = True, **flag
 
 
 def analysis(executable: Any) -> dict[str, Any]:
-    """{"memory": {use: bytes}, "flops": number}, as far as the platform tells."""
-    found: dict[str, Any] = {}
-    try:
+    """{"memory": {use: bytes}, "flops": number, "collectives": see aot/partition.py}, as far as the platform tells."""
+    from aot.partition import collectives
+
+    def memory():
         stats = executable.get_compiled_memory_stats()
-        found["memory"] = {k: getattr(stats, f"{k}_size_in_bytes") for k in
-                           ("argument", "output", "alias", "temp", "generated_code")}
+        return {k: getattr(stats, f"{k}_size_in_bytes") for k in ("argument", "output", "alias", "temp", "generated_code")}
+
+    def flops():
         cost = executable.cost_analysis()
-        found["flops"] = int((cost[0] if isinstance(cost, (list, tuple)) else cost).get("flops", 0))
-    except (_mod("XlaRuntimeError"), AttributeError):  # not implemented on some platforms
-        pass
+        return int((cost[0] if isinstance(cost, (list, tuple)) else cost).get("flops", 0))
+
+    def exchanged(): return collectives(executable.hlo_modules()[0].to_string())
+    found: dict[str, Any] = {}
+    for name, ask in (("memory", memory), ("flops", flops), ("collectives", exchanged)):
+        try:
+            found[name] = ask()
+        except (_mod("XlaRuntimeError"), AttributeError):  # not implemented on some platforms
+            pass
     return found
 
 
-def cross_compile(text: str, kind: str, plugin: str | None, topology: str, config: str = "", **flags) -> Any:
-    """Compile for one device of a machine that is not here.  kind: "cuda" or "tpu"; plugin: its shared library.
+def cross_compile(text: str, kind: str, plugin: str | None, topology: str, config: str = "", count: int = 1, **flags) -> Any:
+    """Compile for `count` devices of a machine that is not here.  kind: "cuda" or "tpu"; plugin: its shared library.
 
     The result has `serialize()` but cannot run.  Raises XlaRuntimeError.
     """
@@ -262,8 +270,8 @@ def cross_compile(text: str, kind: str, plugin: str | None, topology: str, confi
         described = xc.make_tfrt_tpu_c_api_device_topology(topology)
     else:
         described = xc.make_c_api_device_topology(_plugins[kind], "", target_config=config, topology=topology)
-    devices = described._make_compile_only_devices()[:1]
-    options = compile_options(device_ids=(devices[0].id,), **flags)
+    devices = described._make_compile_only_devices()[:count]
+    options = compile_options(count, [d.id for d in devices], **flags)
     return devices[0].client.compile(parse(text), _device_list(tuple(devices)), options)
 
 
@@ -406,7 +414,7 @@ def legalize(module: Any, keep: Collection[str] = (), composites: Collection[str
         _hide_kept(module, set(keep))
     excepted = f"{{except={','.join(sorted(composites))}}}" if composites else ""
     steps = ["chlo-legalize-to-stablehlo", "stablehlo-complex-math-expander", f"stablehlo-legalize-composite-to-call{excepted}",
-             "stablehlo-legalize-deprecated-ops", "stablehlo-canonicalize-dynamism"]
+             "stablehlo-legalize-deprecated-ops{fail-on-unused=false}", "stablehlo-canonicalize-dynamism"]
     run_passes(module, f"builtin.module(func.func({','.join(steps)}))")
     if "tensor<?x" in (text := str(module.operation)) or "x?x" in text or "dynamic" in text:
         run_passes(module, "builtin.module(stablehlo-refine-shapes,func.func(stablehlo-canonicalize-dynamism))")
@@ -530,11 +538,11 @@ def single_device_buffers(buf) -> list:
     return list(without_jax(lambda: buf._arrays))
 
 
-def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[Callable] = ()) -> Any:
-    """StableHLO with Shardy annotations -> executable over these devices."""
+def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[Callable] = (), **flags) -> Any:
+    """StableHLO with Shardy annotations -> executable over these devices.  Raises XlaRuntimeError."""
     if "@lapack_" in text:
         register_lapack()
-    options = compile_options(len(devices), [d.id for d in devices])
+    options = compile_options(len(devices), [d.id for d in devices], **flags)
     module: Any = parse(text) if host_callbacks else text.encode()
     kwargs = {"host_callbacks": list(host_callbacks)} if host_callbacks else {}
     return client().compile_and_load(module, _device_list(tuple(devices)), options, **kwargs)

@@ -17,6 +17,11 @@ _OPTIONS = [
     click.option("--static", multiple=True, metavar="NAME=VALUE", help="Fix an argument to a Python value."),
     click.option("--weights", multiple=True, metavar="[NAME=]FILE",
                  help="Store the arrays of a file in the artifact as this argument (by default the first)."),
+    click.option("--mesh", metavar="AXIS=N,...", default="", help="Partition over devices: data=4,model=2."),
+    click.option("--in-sharding", "in_shardings", multiple=True, metavar="WHICH=AXES",
+                 help="Mesh axes that split an argument or a part of one: x=data, params.w=-,model."),
+    click.option("--out-sharding", "out_shardings", multiple=True, metavar="WHICH=AXES",
+                 help="The same for results: result=data.  [default: where XLA leaves them]"),
 ]
 
 
@@ -28,7 +33,8 @@ def function_options(command: Any) -> Any:
 
 
 def program(function: str, args: tuple[str, ...], grad: str | None, value_and_grad: str | None, vmap: str | None,
-            static: tuple[str, ...], weights: tuple[str, ...], name: str | None = None) -> Any:
+            static: tuple[str, ...], weights: tuple[str, ...], mesh: str, in_shardings: tuple[str, ...],
+            out_shardings: tuple[str, ...], name: str | None = None) -> Any:
     """The `aot.build.Program` that the options describe."""
     from aot import binding, build, spec
     if grad is not None and value_and_grad is not None:
@@ -43,7 +49,8 @@ def program(function: str, args: tuple[str, ...], grad: str | None, value_and_gr
             positional.append(spec.parse(value))
     return build.Program(fun, positional, named, name=name, grad=grad, value_and_grad=value_and_grad, vmap=vmap,
                          static={k: _literal(v) for k, v in (_required(s, "--static") for s in static)},
-                         weights=_weights(fun, weights))
+                         weights=_weights(fun, weights), mesh=mesh, in_shardings=_rules(in_shardings, "--in-sharding"),
+                         out_shardings=_rules(out_shardings, "--out-sharding"))
 
 
 def _weights(fun: Any, options: tuple[str, ...]) -> dict[str, Any]:
@@ -53,6 +60,16 @@ def _weights(fun: Any, options: tuple[str, ...]) -> dict[str, Any]:
         key, path = _split(text)
         found[key or binding.first_parameter(fun)] = spec.load_file(path)
     return found
+
+
+def _rules(options: tuple[str, ...], option: str) -> dict[str, str]:
+    rules = {}
+    for text in options:
+        which, equals, axes = text.partition("=")
+        if not which.strip() or not equals:
+            raise click.UsageError(f"{option} {text!r}: write WHICH=AXES, like x=data")
+        rules[which.strip()] = axes
+    return rules
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -30,6 +30,7 @@ def command(targets: tuple[str, ...], name: str | None, output: str | None, no_g
     with stage(f"importing {options['function']}"):
         made = program(name=name, **options)
     path = output or f"{made.name}.aot"
+    build.prepare_devices(made.devices)
     with cache.using(cache.from_environment()):
         build.save(path, [made], targets, golden=not no_golden, stage=stage)
 

@@ -19,6 +19,8 @@ def command(file: str, as_json: bool) -> None:
         return
     click.echo(artifact.explain())
     for name, fn in artifact.manifest["functions"].items():
+        if mesh := fn.get("mesh"):
+            click.echo(f"\n{name}: partitioned over " + ", ".join(f"{axis}={n}" for axis, n in mesh) + "; per device below")
         click.echo(f"\n{name}: inputs")
         click.echo(table([_row(e) for e in fn["inputs"]] or [["none"]], "  "))
         click.echo(f"{name}: outputs")
@@ -38,7 +40,12 @@ def command(file: str, as_json: bool) -> None:
 def _row(entry: dict) -> list[str]:
     import aot_runtime
     return [entry["name"], aot_runtime.short(entry["dtype"], entry["shape"]),
-            "donated" if entry.get("donated") else ""]
+            _axes(entry.get("sharding")), "donated" if entry.get("donated") else ""]
+
+
+def _axes(sharding: list[list[str]] | None) -> str:
+    """The mesh axes that split each dimension, as `--in-sharding` takes them."""
+    return "" if not any(sharding or ()) else "split " + ",".join("+".join(axes) or "-" for axes in sharding or ())
 
 
 def _needs(exe: dict) -> list[str] | None:
@@ -47,4 +54,5 @@ def _needs(exe: dict) -> list[str] | None:
     if not memory:
         return None
     parts = [f"{k} {size(memory[k])}" for k in ("argument", "output", "temp")]
-    return [exe["target"], *parts, f"{exe['flops']:,} flops" if exe.get("flops") else ""]
+    exchanged = [f"{c['count']} {k} {size(c['bytes'])}" for k, c in (exe.get("collectives") or {}).items()]
+    return [exe["target"], *parts, f"{exe['flops']:,} flops" if exe.get("flops") else "", ", ".join(exchanged)]

@@ -23,9 +23,10 @@ def compile_text(text: str, device: Any = None, host_callbacks: Sequence[Callabl
     return _through(text, devices, flags, host_callbacks, lambda: xla.compile_text(text, device, host_callbacks, **flags))
 
 
-def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[Callable] = ()) -> Any:
+def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[Callable] = (), **flags: Any) -> Any:
     """Like `xla.compile_partitioned`."""
-    return _through(text, devices, {}, host_callbacks, lambda: xla.compile_partitioned(text, devices, host_callbacks))
+    return _through(text, devices, flags, host_callbacks,
+                    lambda: xla.compile_partitioned(text, devices, host_callbacks, **flags))
 
 
 def _through(text: str, devices: Sequence, flags: dict, callbacks: Sequence, compile: Callable[[], Any]) -> Any:
@@ -70,7 +71,7 @@ def build(text: str, target: Any, flags: dict[str, Any]) -> Built:
     host, fields = target.kind == "cpu", fields_of(text, target, flags)
     store, k = cache.active(), cache.key(fields)
     if store is not None and (found := store.lookup(k)):
-        built = _from_cache(*found, host, text, flags)
+        built = _from_cache(*found, host, text, target, flags)
         if built is not None:
             return built
     refuse_miss(fields)
@@ -80,18 +81,23 @@ def build(text: str, target: Any, flags: dict[str, Any]) -> Built:
     return Built(built.blob, built.loaded, {**built.info, "hit": False})
 
 
-def _from_cache(blob: bytes, header: dict, host: bool, text: str, flags: dict) -> Built | None:
+def _from_cache(blob: bytes, header: dict, host: bool, text: str, target: Any, flags: dict) -> Built | None:
     info = {**header["info"], "hit": True}
     try:
-        return Built(blob, xla.deserialize(blob, lapack="@lapack_" in text, **flags) if host else None, info)
+        devices = xla.devices()[:target.devices] if host else ()
+        return Built(blob, xla.deserialize(blob, devices, lapack="@lapack_" in text, **flags) if host else None, info)
     except xla.XlaRuntimeError:  # whole, but not what this XLA reads
         return None
 
 
 def _build_host(text: str, target: Any, flags: dict) -> Built:
     start = time.perf_counter()
+    devices = xla.devices()[:target.devices]
+    if len(devices) < target.devices:
+        raise AotError(f"the program needs {target.devices} devices, this process has {len(devices)}",
+                       hint=f"set XLA_FLAGS=--xla_force_host_platform_device_count={target.devices}")
     try:
-        loaded = xla.compile_text(text, **flags)
+        loaded = xla.compile_partitioned(text, devices, **flags) if len(devices) > 1 else xla.compile_text(text, **flags)
     except xla.XlaRuntimeError as e:
         raise AotError(f"XLA refuses the program for {target.name}: {str(e).splitlines()[0]}") from None
     info = {"compile_seconds": round(time.perf_counter() - start, 3), **xla.analysis(loaded)}
@@ -112,7 +118,8 @@ def _build_cross(text: str, target: Any, flags: dict) -> Built:
     from aot.targets import plugin_path
     start = time.perf_counter()
     try:
-        compiled = xla.cross_compile(text, target.kind, plugin_path(target.kind), target.topology, target.config, **flags)
+        compiled = xla.cross_compile(text, target.kind, plugin_path(target.kind), target.topology, target.config,
+                                     target.devices, **flags)
     except xla.XlaRuntimeError as e:
         raise AotError(f"XLA refuses the program for {target.name}: {str(e).splitlines()[0]}") from None
     info = {"compile_seconds": round(time.perf_counter() - start, 3), **xla.analysis(compiled)}
@@ -190,7 +197,7 @@ def _this_cpu() -> dict[str, Any]:
 def plugin_fields(text: str, flags: dict, target: Any) -> dict[str, Any]:
     """The same for an executable of a plugin file, wherever that lies."""
     from aot.compile import pjrt
-    return {**program_fields(text, pjrt.label(target), flags), **_this_cpu(), "plugin": pjrt.file_sha256(target.plugin)}
+    return {**program_fields(pjrt.without_kernels(text), pjrt.label(target), flags), **_this_cpu(), "plugin": pjrt.file_sha256(target.plugin)}
 
 
 def cross_fields(text: str, flags: dict, target: Any) -> dict[str, Any]:

@@ -95,8 +95,7 @@ def resolve(sharding: Any, what: str) -> Sharding | None:
 def run_jaxpr(jaxpr: Jaxpr, leaves: Sequence, avals: Sequence[ShapedArray], name: str, donated: Sequence[bool] = (),
               in_shardings: Sequence | None = None, out_shardings: Sequence | None = None) -> list[Array]:
     """Run over the devices that arguments, shardings and equations name."""
-    given = [s if s is not None else x.sharding if type(x) is Array and xla.is_multi_device(x.buf) else None
-             for x, s in zip(leaves, in_shardings or [None] * len(leaves))]
+    given = in_shardings or [x.sharding if type(x) is Array and xla.is_multi_device(x.buf) else None for x in leaves]
     key = ("partitioned", tuple(given), tuple(out_shardings or ()), tuple(donated))
     program = jaxpr.memo(key, lambda: compile_jaxpr(jaxpr, name, donated, given, out_shardings))
     return program.run(leaves, avals)
@@ -119,8 +118,13 @@ def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
 
 def compile_jaxpr(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings) -> PartitionedProgram:
     text, weights, callbacks, mesh = lower(jaxpr, name, donated, in_shardings, out_shardings)
-    devices = mesh.device_tuple
-    executable = cached.compile_partitioned(text, devices, callbacks)
+    executable = cached.compile_partitioned(text, mesh.device_tuple, callbacks)
+    return load(executable, jaxpr, mesh, in_shardings, out_shardings, weights, callbacks)
+
+
+def load(executable: Any, jaxpr: Jaxpr, mesh: Mesh, in_shardings: Sequence, out_shardings: Sequence | None, weights: Sequence,
+         callbacks: Sequence = ()) -> PartitionedProgram:
+    """An executable that was compiled from what `lower` gave."""
     everywhere = NamedSharding(mesh, PartitionSpec())
     ins = [s or everywhere for s in in_shardings]
     tiles = xla.output_tiles(executable, [a.ndim for a in jaxpr.out_avals])
@@ -134,12 +138,14 @@ def from_tiles(mesh: Mesh, tiles) -> Sharding:
     return spec_from_tiles(mesh, *tiles) or TiledSharding(mesh.device_tuple, *tiles)
 
 
-def lower(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings):
-    """-> (StableHLO with Shardy annotations, hoisted arrays, callbacks, a mesh in the order of the partition ids)."""
+def lower(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings, **options):
+    """-> (StableHLO with Shardy annotations, hoisted arrays, callbacks, a mesh in the order of the partition ids).
+
+    options: of `Module`."""
     from aot.ops.spmd import mesh_symbol, replicated_text, sharding_text
     everything = [*in_shardings, *(out_shardings or [])]
     mesh = common_mesh(jaxpr, everything)
-    module = Module(name)
+    module = Module(name, **options)
     module.devices = mesh.device_tuple
     module.weight_attr = lambda t: f" {{sdy.sharding = #sdy.sharding{replicated_text(t, mesh_symbol(module, mesh))}}}"
 

@@ -200,9 +200,14 @@ class Builder:
         from aot import targets
         if self.errors and not self.options.keep_going and do != "assemble":
             return
-        env = targets.parse(target).environment if target else {}
+        devices = 1
+        if item["mesh"]:
+            from aot.partition import parse_mesh
+            devices = parse_mesh(item["mesh"]).size
+        env = targets.parse(target).over(devices).environment if target else {}
         name = item["name"] if do != "assemble" else os.path.basename(job.path)
-        self.pool.submit({**self._task(), "do": do, "item": item, **extra}, env=env, timeout=self.options.timeout,
+        task = {**self._task(), "do": do, "item": item, "devices": devices, **extra}
+        self.pool.submit(task, env=env, timeout=self.options.timeout,
                          log=self._log("-".join(filter(None, (name, target, do)))), tag=(job, item, do, target))
 
     def _started(self, tag: Any) -> None:

@@ -111,6 +111,7 @@ def compile_elsewhere(text: str, target: Any, flags: dict[str, Any]) -> Any:
         with open(os.path.join(stage, f"{target.platform}.mlir"), "w") as f:
             f.write(text)
         task = {"do": "compile", "root": os.getcwd(), "output": stage, "stage": stage, "target": target.name, "number": 0,
+                "devices": target.devices,
                 "item": {"xla_flags": flags}, "cache": where}
         pool.submit(task, log=(log := os.path.join(stage, "log")), env=target.environment)
         _, reply, _ = pool.next() or (None, {"error": {"message": "no reply"}}, 0)

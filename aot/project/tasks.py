@@ -61,7 +61,8 @@ def program_of(item: Task) -> build.Program:
         named = {**{k: _types(v) for k, v in weights.items()}, **named}
     return build.Program(fun, positional, named, name=item["name"], weights={} if as_arguments else weights,
                          static=item["static"], transforms=item["transforms"], donate=item["donate"],
-                         xla_flags=item["xla_flags"])
+                         xla_flags=item["xla_flags"], mesh=item["mesh"], in_shardings=item["in_shardings"],
+                         out_shardings=item["out_shardings"])
 
 
 def _arguments(item: Task) -> tuple[list, dict]:
@@ -129,7 +130,7 @@ def _weights_digest(weights: dict[str, np.ndarray]) -> str:
 
 
 def _compile_here(task: Task, program: build.Program, record: artifact.Function) -> dict:
-    target = targets.require(task["target"])
+    target = targets.require(task["target"]).over(program.devices)
     built = program.build(target)
     if target.kind == "cpu":
         program.built = built
@@ -139,7 +140,7 @@ def _compile_here(task: Task, program: build.Program, record: artifact.Function)
 def compile_one(task: Task) -> dict:
     """Compile what `lower` wrote for another target."""
     from aot.compile import cached
-    target = targets.require(task["target"])
+    target = targets.require(task["target"]).over(task.get("devices", 1))
     with open(os.path.join(task["stage"], f"{target.platform}.mlir")) as f:
         built = cached.build(f.read(), target, task["item"]["xla_flags"])
     exe = build.as_executable(built, target, task["item"]["xla_flags"])

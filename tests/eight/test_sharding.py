@@ -264,3 +264,22 @@ def test_keys_over_devices():
     keys = aot.device_put(aot.random.split(aot.random.key(0), 8), NamedSharding(LINE, P("x")))
     out = aot.jit(aot.vmap(lambda k: aot.random.uniform(k)))(keys)
     np.testing.assert_array_equal(out, aot.vmap(aot.random.uniform)(aot.random.split(aot.random.key(0), 8)))
+
+
+# ---- stages --------------------------------------------------------------------------------------------------------
+
+def test_lowered_and_compiled_programs_keep_their_shardings():
+    mesh = aot.make_mesh((4, 2), ("data", "model"))
+    w, x = np.ones((8, 16), np.float32), np.ones((8, 8), np.float32)
+    rows, columns = NamedSharding(mesh, P("data")), NamedSharding(mesh, P(None, "model"))
+    specified = aot.jit(lambda w, x: jnp.tanh(x @ w), in_shardings=(columns, rows))
+    for traced in (specified.trace(w, x), aot.jit(lambda w, x: jnp.tanh(x @ w)).trace(
+            aot.ShapeDtypeStruct(w.shape, w.dtype, sharding=columns), aot.device_put(x, rows))):
+        lowered = traced.lower()
+        assert 'sdy.sharding = #sdy.sharding<@mesh, [{}, {"model"}]>' in lowered.as_text()
+        compiled = lowered.compile()
+        assert compiled.input_shardings == ((columns, rows), {}) and compiled.output_shardings.spec == P("data", "model")
+        y = compiled(w, x)
+        assert y.sharding.spec == P("data", "model") and np.allclose(y, np.tanh(x @ w))
+    single = aot.jit(lambda x: x + 1).lower(x).compile()
+    assert single.input_shardings == ((aot.sharding.SingleDeviceSharding(aot.devices()[0]),), {})

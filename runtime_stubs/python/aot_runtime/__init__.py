@@ -23,8 +23,8 @@ import sys
 import threading
 import zlib
 from collections import OrderedDict, namedtuple
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -239,14 +239,15 @@ def _refusal(name: str, members: dict, flags: int, method: int, packed: int, siz
 ANY = object()
 TREE = "tree"
 ARRAY = {"shape": [int], "dtype": str}
-ENTRY = {"name": str, **ARRAY, "data?": ARRAY, "donated?": bool}
+ENTRY = {"name": str, **ARRAY, "data?": ARRAY, "donated?": bool, "sharding?": [[str]]}
 EXECUTABLE = {"target": str, "member": str, "platform": str, "machine": str, "cpu_features": ([str], None), "jaxlib": str,
               "jaxlib_build": str, "xla_flags?": {...: ANY}, "device_kind?": str, "plugin?": str,
-              "memory?": ({...: float}, None), "flops?": (float, None)}
+              "memory?": ({...: float}, None), "flops?": (float, None), "devices?": int,
+              "collectives?": ({...: {"count": int, "bytes": int}}, None)}
 FUNCTION = {"arguments": [{"name": str, "tree": TREE, "keyword?": bool}], "inputs": [ENTRY], "outputs": [ENTRY],
             "out_tree": TREE, "parameters": [(int, str)], "executables": [EXECUTABLE], "program?": str, "stablehlo?": str,
             "xla_flags?": {...: ANY}, "custom_calls?": [str], "golden?": str, "static?": {...: str}, "base?": str,
-            "source?": {...: ANY}}
+            "source?": {...: ANY}, "mesh?": [[(str, int)]]}
 MANIFEST = {"format": ("aot",), "schema": int, "producer": str, "toolchain": {...: str},
             "members": {...: {"size": int, "sha256": str, "chunks?": {"size": int, "sha256": [str]}}},
             "functions": {...: FUNCTION}, "external?": {"file": str, "arrays": {...: ARRAY}}, "created?": str,
@@ -335,6 +336,8 @@ def _check_meaning(manifest: dict, members: dict) -> None:
             raise ValueError(f"{at}.outputs")
         if sorted(p for p in fn["parameters"] if type(p) is int) != list(range(len(fn["inputs"]))):
             raise ValueError(f"{at}.parameters")
+        if any([type(v) for v in axis] != [str, int] or not axis[1] for axis in fn.get("mesh", ())):
+            raise ValueError(f"{at}.mesh")
         for e in (*fn["inputs"], *fn["outputs"]):
             dtype_of(_physical(e)[1])
     file = manifest.get("external", {}).get("file", "")
@@ -598,12 +601,13 @@ def _plugin_library(device: str) -> str:
     raise AotError(f"there is no plugin for device {device!r}", hint=f"pip install {distribution}")
 
 
-def _client(ext: Any, device: str) -> Any:
+def _client(ext: Any, device: str, count: int = 1) -> Any:
     """The PJRT client of a device's platform.  Raises AotError where there is no plugin or it finds no device."""
     platform = device.partition(":")[0]
     if platform == "cpu":
         # Results are wanted at once, so a dispatch thread would only add latency.
-        return ext.get_tfrt_cpu_client(asynchronous=False)
+        return ext.get_tfrt_cpu_client(asynchronous=False, num_devices=count) if count > 1 else \
+            ext.get_tfrt_cpu_client(asynchronous=False)
     library = _plugin_library(device)
     name = "pjrt_" + _plugin_identity(device)[:16] if platform == "pjrt" else platform
     if platform == "tpu":
@@ -628,18 +632,18 @@ class _Aval:
 
 
 class _Xla:
-    """One device and the handful of calls that running on it needs.  Only `_jax` and `_hlo` are imported, never MLIR;
+    """A device, or several, and the handful of calls that running needs.  Only `_jax` and `_hlo` are imported, never MLIR;
     jaxlib's `xla_client` and every call that would make its C++ code `import jax` are avoided."""
 
-    def __init__(self, device: str):
+    def __init__(self, device: str, count: int = 1):
         from jaxlib import _hlo, _jax
-        self.ext = _jax
+        self.ext, self.hlo, self.count = _jax, _hlo, count
         # Each execution leaves a traceback of 90 bytes that C++ may not free without the GIL: freed before the next one.
         self.collect_garbage = getattr(_jax, "collect_garbage", lambda: None)
-        self.client = _client(_jax, device)
+        self.client = _client(_jax, device, count)
         self.on_host = self.client.platform == "cpu" and not device.startswith("pjrt")
-        self.device = self._pick(device)
-        self.devices = _jax.DeviceList((self.device,))
+        self.all = self._pick(device)
+        self.device, self.devices = self.all[0], _jax.DeviceList(self.all)
         self.trees = _jax.pytree.PyTreeRegistry()
         self.trees.register_node(OrderedDict, lambda d: (tuple(d.values()), tuple(d)),
                                  lambda keys, values: OrderedDict(zip(keys, values)))
@@ -653,28 +657,37 @@ class _Xla:
 
         self.sharding = Sharding(self.device)
 
-    def _pick(self, device: str) -> Any:
-        """The device with the number that `cuda:1` names, by default the first."""
+    def _pick(self, device: str) -> tuple:
+        """The devices from the number on that `cuda:1` names, by default the first ones."""
         found, number = self.client.local_devices(), device.partition(":")[2]
         number = "0" if device.startswith("pjrt") else number or "0"
         if not number.isdigit() or int(number) >= len(found):
             raise AotError(f"there is no device {device!r}: this process has {len(found)}",
                            hint=f'"{device.partition(":")[0]}:0" is the first')
-        return found[int(number)]
+        if int(number) + self.count > len(found):
+            raise AotError(f"the function runs on {self.count} devices, this process has {len(found) - int(number)} from "
+                           f"{device!r} on", hint="load it on a machine with more, or compile it for a smaller mesh")
+        return tuple(found[int(number):int(number) + self.count])
 
     def put(self, aval: _Aval, x: np.ndarray) -> Any:
         """Host array -> buffer, sharing the memory where it is aligned."""
         return self.ext.batched_device_put(aval, self.sharding, [x], [self.device], enable_x64=True)
 
-    def handler(self, aval: _Aval) -> Any:
+    def handler(self, aval: _Aval, sharding: Any = None) -> Any:
         try:
-            return self.ext.array_result_handler(aval, self.sharding, True, True)
+            return self.ext.array_result_handler(aval, sharding or self.sharding, True, True)
         except TypeError:  # jaxlib 0.12 dropped the last argument
-            return self.ext.array_result_handler(aval, self.sharding, True)
+            return self.ext.array_result_handler(aval, sharding or self.sharding, True)
 
     def options(self, flags: dict) -> Any:
         options = self.ext.CompileOptions()
         options.env_option_overrides = list(flags.items())
+        if self.count > 1:
+            options.num_partitions, options.num_replicas = self.count, 1
+            build = options.executable_build_options
+            build.use_spmd_partitioning = build.use_shardy_partitioner = True
+            ids = np.array([d.id for d in self.all]).reshape(1, self.count)
+            options.device_assignment = self.ext.DeviceAssignment.create(ids)
         return options
 
     def deserialize(self, blob: memoryview, flags: dict) -> Any:
@@ -685,6 +698,49 @@ class _Xla:
 
 
 _xla = cache(_Xla)
+
+
+class _Spread:
+    """How an array lies on several devices, as a compiled program wants it or leaves it: its parts in, its parts out."""
+
+    def __init__(self, xla: _Xla, aval: _Aval, proto: Any):
+        self.xla, self.aval = xla, aval
+        hlo = xla.hlo.HloSharding.from_proto(proto)
+        whole = tuple(slice(None) for _ in aval.shape)
+        self.index = [whole] * xla.count if hlo.is_replicated() else self._tiles(hlo)
+        self.parts = {repr(index): i for i, index in reversed([*enumerate(self.index)])}    # one device of each part
+
+        class Sharding(xla.ext.Sharding):
+            memory_kind = None
+            num_devices = xla.count
+            _internal_device_list = xla.devices
+            def _to_xla_hlo_sharding(self, ndim): return hlo
+
+        self.sharding = Sharding()
+        self.key = repr(self.index)
+
+    def _tiles(self, hlo: Any) -> list[tuple[slice, ...]]:
+        """The part that each device holds."""
+        dims = list(hlo.tile_assignment_dimensions())[:self.aval.ndim]
+        order = np.asarray(list(hlo.tile_assignment_devices())).reshape(*dims, -1)
+        sizes = [n // d for n, d in zip(self.aval.shape, dims)]
+        index: list = [None] * self.xla.count
+        for *at, copy in np.ndindex(*order.shape):
+            index[order[(*at, copy)]] = tuple(slice(i * n, (i + 1) * n) for i, n in zip(at, sizes))
+        return index
+
+    def put(self, x: np.ndarray) -> Any:
+        shards = [np.ascontiguousarray(x[i]) if i else x for i in self.index]
+        return self.xla.ext.batched_device_put(self.aval, self.sharding, shards, list(self.xla.all), enable_x64=True)
+
+    def handler(self) -> Any: return self.xla.handler(self.aval, self.sharding)
+
+    def read(self, buffer: Any) -> np.ndarray:
+        arrays, out = _without_jax(lambda: buffer._arrays), np.empty(self.aval.shape, self.aval.dtype)
+        for i in self.parts.values():
+            index = self.index[i]
+            out[index] = _reader(_Aval(out[index].shape, out.dtype), self.xla.on_host)(arrays[i])
+        return out
 
 
 # ---- calls dispatched in C++ ---------------------------------------------------------------------------------------
@@ -763,15 +819,19 @@ class _Memory:
 def _copy_out(buffer: Any) -> np.ndarray:
     """For types that are packed on the device (int4, ...), and devices with memory of their own.
 
-    This call makes C++ try `import jax`; refuse it."""
-    absent = "jax" not in sys.modules
-    if absent:
-        sys.modules["jax"] = None  # type: ignore[assignment]
+    """
+    return _without_jax(buffer._single_device_array_to_np_array_did_copy)[0]
+
+
+def _without_jax(f: Callable) -> Any:
+    """f(), where C++ would try `import jax`: refuse it."""
+    if "jax" in sys.modules:
+        return f()
+    sys.modules["jax"] = None  # type: ignore[assignment]
     try:
-        return buffer._single_device_array_to_np_array_did_copy()[0]
+        return f()
     finally:
-        if absent:
-            del sys.modules["jax"]
+        del sys.modules["jax"]
 
 
 _SMALL = 1 << 16
@@ -891,7 +951,7 @@ class Artifact:
         self._functions: dict[str, Function | Buckets] = {}
         self._verified: set[str] = set()
         self._weights: dict[str, np.ndarray] | None = None
-        self._on_device: dict[str, Any] = {}
+        self._on_device: dict[tuple, Any] = {}
         self._lock = threading.RLock()
 
     def signatures(self) -> list[tuple[str, bytes]]:
@@ -967,21 +1027,21 @@ class Artifact:
             for k, a in fresh.items():
                 _require_type(k, a, {"shape": list(old[k].shape), "dtype": old[k].dtype.name}, where)
             self._weights = {**old, **fresh}
-            for k in fresh:
-                self._on_device.pop(k, None)
+            self._on_device = {k: b for k, b in self._on_device.items() if k[0] not in fresh}
             for f in self._functions.values():
                 if isinstance(f, Function):
                     f.refresh()
 
-    def on_device(self, name: str, xla: Any) -> Any:
-        """The buffer of a stored array, one for all functions."""
+    def on_device(self, name: str, xla: _Xla, spread: _Spread | None = None) -> Any:
+        """The buffer of a stored array, one for all functions that want it on the same devices."""
+        key = name, xla.count, spread and spread.key
         with self._lock:
-            if name not in self._on_device:
+            if key not in self._on_device:
                 w = self.weights().get(name)
                 if w is None:
                     raise ArtifactError(f"weight {name!r} is missing", where=self.path, hint=_AGAIN)
-                self._on_device[name] = xla.put(_Aval(w.shape, w.dtype), w)
-            return self._on_device[name]
+                self._on_device[key] = spread.put(w) if spread else xla.put(_Aval(w.shape, w.dtype), w)
+            return self._on_device[key]
 
     def _separate(self) -> dict[str, np.ndarray]:
         """The weights in a file of their own, which must have the types that the programs take."""
@@ -1057,6 +1117,9 @@ class Function:
         self._outputs = [_Aval(*_physical(e)) for e in spec["outputs"]]
         self._handlers = [x.handler(a) for a in self._outputs]
         self._read = [_reader(a, x.on_host) for a in self._outputs]
+        self._spread: list[_Spread] | None = None
+        if x.count > 1:
+            self._spread_out()
         self._slots = [spec["parameters"].index(i) for i in range(len(spec["inputs"]))]
         self.refresh()
         self._flat = all(a["tree"] == "*" for a in spec["arguments"])
@@ -1068,11 +1131,20 @@ class Function:
 
     def __repr__(self) -> str: return f"<aot_runtime.Function {self.signature} on {self.target}>"
 
+    def _spread_out(self) -> None:
+        """Take the layouts of arguments and results from the program over several devices."""
+        x, weights, exe = self._xla, self.artifact.weights(), self._executable
+        avals = [self._inputs[p] if type(p) is int else _Aval(weights[p].shape, weights[p].dtype)
+                 for p in self.spec["parameters"]]
+        self._spread = [_Spread(x, a, proto) for a, proto in zip(avals, exe.get_parameter_shardings(), strict=True)]
+        outs = [_Spread(x, a, proto) for a, proto in zip(self._outputs, exe.get_output_shardings(), strict=True)]
+        self._handlers, self._read = [s.handler() for s in outs], [s.read for s in outs]
+
     def _choose(self, spec: dict) -> Any:
         for call in spec.get("custom_calls", ()):
             if call.startswith("lapack_"):
                 _register_lapack()
-        self._xla = x = _xla(self.artifact.device)
+        self._xla = x = _xla(self.artifact.device, prod(n for _, n in spec.get("mesh", ())))
         for exe in spec["executables"]:
             why = _misfit(exe, self.artifact.device)
             if why is None:
@@ -1101,9 +1173,12 @@ class Function:
 
     def refresh(self) -> None:
         """Take the artifact's weights, from the next call on."""
-        self._buffers = [self.artifact.on_device(p, self._xla) if isinstance(p, str) else None
-                         for p in self.spec["parameters"]]
-        self._quick = _quick_call(self)
+        parameters, spread = self.spec["parameters"], self._spread or [None] * len(self.spec["parameters"])
+        self._buffers = [self.artifact.on_device(p, self._xla, s) if isinstance(p, str) else None
+                         for p, s in zip(parameters, spread)]
+        self._quick = _quick_call(self) if self._spread is None else None
+        self._put = [partial(self._xla.put, a) for a in self._inputs] if self._spread is None else [
+            self._spread[slot].put for slot in self._slots]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on numpy arrays, Python scalars, or anything that `numpy.asarray` takes without copying (dlpack).
@@ -1137,11 +1212,12 @@ class Function:
 
     def call_flat(self, leaves: list) -> list[np.ndarray]:
         """Run on the flat list of inputs; returns the flat list of outputs."""
-        buffers, put, i = self._buffers.copy(), self._xla.put, 0
-        for leaf, (dtype, shape), aval, slot in zip(leaves, self._checks, self._inputs, self._slots, strict=True):
+        buffers, i = self._buffers.copy(), 0
+        rows = zip(leaves, self._checks, self._inputs, self._slots, self._put, strict=True)
+        for leaf, (dtype, shape), aval, slot, put in rows:
             if type(leaf) is not np.ndarray or leaf.dtype != dtype or leaf.shape != shape:
                 leaf = _coerce(leaf, self.spec["inputs"][i], aval)
-            buffers[slot] = put(aval, leaf)
+            buffers[slot] = put(leaf)
             i += 1
         return [read(r) for read, r in zip(self._read, self._execute(buffers))]
 
