@@ -272,9 +272,9 @@ def _choose(p: _Pass, op: Op) -> Value | None:
 
 def _one_part(p: _Pass, op: Op) -> Value | None:
     parts = [v for v in op.operands if v.type.size]
-    if len(parts) == len(op.operands):
-        return op.operands[0] if len(parts) == 1 else None
-    return p.make("concatenate", parts, op.result.type, op.location, **op.attrs) if parts else op.operands[0]
+    if not parts or len(parts) == len(op.operands):
+        return op.operands[0] if len(op.operands) == 1 else None
+    return p.make("concatenate", parts, op.result.type, op.location, **op.attrs)
 
 
 def _branch(p: _Pass, op: Op) -> list[Value] | None:
