@@ -99,11 +99,24 @@ def _client(platform: str) -> Any:
     if not kwargs and "xla_force_host_platform_device_count=" in os.environ.get("XLA_FLAGS", ""):
         flag = os.environ["XLA_FLAGS"].split("xla_force_host_platform_device_count=")[1].split()[0]
         kwargs = {"num_devices": int(flag)}
+    if distributed := sys.modules.get("aot.distributed"):
+        kwargs |= distributed.client_options()
     return _mod("xc").make_cpu_client(asynchronous=True, **kwargs)
 
 
 def devices() -> list:
     return client().devices()
+
+
+@cache
+def default_device() -> Any:
+    """The first device of this process."""
+    return client().local_devices()[0]
+
+
+def started() -> bool:
+    """Whether this process has a client, so that its devices are fixed."""
+    return _client.cache_info().currsize > 0
 
 
 @cache
@@ -115,7 +128,7 @@ def several_devices() -> bool:
 @cache
 def default_sharding(device=None) -> Any:
     """The sharding that puts a whole array on one device (the first one by default)."""
-    return _mod("SingleDeviceSharding")(device if device is not None else client().devices()[0])
+    return _mod("SingleDeviceSharding")(device if device is not None else default_device())
 
 
 # ---- buffers -----------------------------------------------------------------------------------------------------
@@ -178,7 +191,7 @@ def dlpack_export(buf, **kwargs) -> Any:
 
 
 def dlpack_import(capsule, device=None) -> Any:
-    device = device if device is not None else client().devices()[0]
+    device = device if device is not None else default_device()
     return without_jax(_mod("ext").dlpack_managed_tensor_to_buffer, capsule, device, None)
 
 
@@ -198,7 +211,7 @@ def compile_options(num_partitions: int = 1, device_ids: Sequence[int] = (0,), *
 
 def compile_text(text: str, device=None, host_callbacks: Sequence[Callable] = (), **flags) -> Any:
     """StableHLO text -> loaded executable.  Raises XlaRuntimeError."""
-    device = device if device is not None else client().devices()[0]
+    device = device if device is not None else default_device()
     if "@lapack_" in text:
         register_lapack()
     options = compile_options(device_ids=(device.id,), **flags)
@@ -228,7 +241,7 @@ def deserialize(blob: bytes, devices: Sequence = (), lapack: bool = True, **flag
 
     lapack: it may call LAPACK kernels (loading them takes a while).
     """
-    devices = tuple(devices) or (client().devices()[0],)
+    devices = tuple(devices) or (default_device(),)
     if lapack:
         register_lapack()
     options = compile_options(len(devices), [d.id for d in devices], **flags)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 
 from aot.exporters.stablehlo import Op
 
 from .elementwise import is_negative
 from .graph import BF16, ELEMENTS, F32, F64, I32, I64, U32, U64, Graph, Inexpressible, Tensor
-from .lowering import Lowering, row, structural
+from .lowering import Lowering, row
 
 
 def unsigned(dtype: np.dtype) -> np.dtype:
@@ -307,7 +306,6 @@ def _random_bits(c: Lowering, op: Op, state: Tensor) -> list[Tensor]:
         raise Inexpressible(f"its state is {state.dtype.name}, not uint64")
     words = [g.reshape(g.slice(state, [i], [i + 1]), ()) for i in range(state.shape[0])]
     bits = out.dtype.itemsize * 8
-    wide = U64 if bits == 64 else U32
     if algorithm != "THREE_FRY" and not (algorithm == "DEFAULT" and len(words) == 2):
         found, words = _philox(g, words, out.size, bits)
         found = g.reshape(found, out.shape)
@@ -315,30 +313,27 @@ def _random_bits(c: Lowering, op: Op, state: Tensor) -> list[Tensor]:
         found, words = _threefry_bits(g, words, out.shape, bits)
     new = g.concat([g.reshape(w, (1,)) for w in words], 0)
     made = g.cast(g.cast(found, unsigned(out.dtype)) if bits < 32 else found, out.dtype)
-    return [new, made] if wide else [new, made]
+    return [new, made]
 
 
 def _threefry_bits(g: Graph, words: list[Tensor], shape: tuple[int, ...], bits: int) -> tuple[Tensor, list[Tensor]]:
-    """One counter for each 64 bits; 32-bit results are the low words and then the high words along an axis."""
-    key = _halves(g, words[0])
+    """One counter for each 64 bits; smaller results are the low and the high word in turn along one axis."""
+    axis, half = (0, shape) if bits == 64 else _half_shape(shape)
+    n = math.prod(half)
+    low, high = threefry(g, _halves(g, words[0]), _halves(g, _counters(g, words[1], n)))
     if bits == 64:
-        n = math.prod(shape)
-        low, high = threefry(g, key, _halves(g, _counters(g, words[1], n)))
         found = g.reshape(_joined(g, low, high), shape)
     else:
-        axis, half = _half_shape(shape)
-        n = math.prod(half)
-        low, high = threefry(g, key, _halves(g, _counters(g, words[1], n)))
-        sizes = half or (1,)
-        both = g.concat([g.reshape(g.full(low), sizes), g.reshape(g.full(high), sizes)], axis)
-        found = g.reshape(g.slice(both, [0] * both.rank, shape or (1,)), shape)
+        apart = (*half[:axis + 1], 1, *half[axis + 1:])
+        both = g.concat([g.reshape(g.full(t), apart) for t in (low, high)], axis + 1)
+        doubled = [2 * m if i == axis else m for i, m in enumerate(half)]
+        found = g.reshape(g.slice(g.reshape(both, doubled), [0] * len(half), shape or (1,)), shape)
     return found, [words[0], g("Add", words[1], g.constant(np.uint64(n)))]
 
 
 def _half_shape(shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    """The axis along which results are split into low and high words, and the shape of one half."""
-    if not shape:
-        return 0, ()
+    """The axis along which words alternate, the first of even size or else the largest; and the shape of the counters."""
+    shape = shape or (1,)
     axis = next((i for i, n in enumerate(shape) if n % 2 == 0), int(np.argmax(shape)))
     return axis, tuple(-(-n // 2) if i == axis else n for i, n in enumerate(shape))
 
@@ -375,4 +370,4 @@ def _philox_round(g: Graph, x: list[Tensor], k: list[Tensor]) -> list[Tensor]:
             g("BitwiseXor", g("BitwiseXor", high0, x[3]), k[1]), low0]
 
 
-__all__ = ["bits_float", "float_bits", "ml_dtypes", "shift", "structural", "threefry", "unsigned"]
+__all__ = ["bits_float", "float_bits", "shift", "threefry", "unsigned"]

@@ -244,7 +244,7 @@ def _hyperbolic(g: Graph, x: Tensor) -> tuple[Tensor, Tensor]:
     inverse = g("Reciprocal", e)
     half = g.like(0.5, x)
     square = g("Mul", x, x)
-    series = g("Mul", x, elementwise.polynomial(g, (1 / math.factorial(9), 1 / 5040, 1 / 120, 1 / 6, 1.0), square))
+    series = g("Mul", x, elementwise.polynomial(g, tuple(1 / math.factorial(n) for n in (13, 11, 9, 7, 5, 3, 1)), square))
     small = g("Less", g("Abs", x), g.like(0.4, x))
     return (g.where(small, series, g("Mul", half, g("Sub", e, inverse))), g("Mul", half, g("Add", e, inverse)))
 
@@ -285,10 +285,10 @@ def _tan(c: Lowering, op: Op, x: Pair) -> Pair:
 
 @complex_row("logistic")
 def _logistic(c: Lowering, op: Op, x: Pair) -> Pair:
-    """1/2 + tanh(x/2)/2."""
-    g, half = c.g, c.g.like(0.5, x.re)
-    t = tanh(g, Pair(g("Mul", x.re, half), g("Mul", x.im, half)))
-    return Pair(g("Add", half, g("Mul", half, t.re)), g("Mul", half, t.im))
+    """1 / (1 + exp(-x))."""
+    g, one = c.g, c.g.like(1, x.re)
+    e = _exp(c, op, Pair(g("Neg", x.re), g("Neg", x.im)))
+    return divide(g, as_pair(g, one), Pair(g("Add", one, e.re), e.im))
 
 
 @complex_row("bitcast_convert")

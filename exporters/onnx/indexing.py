@@ -150,7 +150,7 @@ def _kind(op: Op, i: int, n: int) -> str | None:
         return ""
     if n == 1:
         found = reducer(block)
-        return found if found in _REDUCTIONS or found in ("and", "or") else None
+        return found if found and (found in _REDUCTIONS or found in ("and", "or")) else None
     made = out.op
     if made is None or made.name not in _REDUCTIONS or made not in block.ops:
         return None

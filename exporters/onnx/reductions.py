@@ -143,15 +143,17 @@ def _reduce_window(c: Lowering, op: Op, *xs: Any) -> list[Any]:
     operands, inits, body = list(xs[:n]), xs[n:], op.regions[0]
     w = Window(op, operands[0].rank)
     kind = reducer(body) if n == 1 else ""
-    if kind and (fast := cumulative(g, kind, w, operands[0])) is not None and is_neutral(kind, inits[0]):
-        return [fast]
+    if kind and (fast := cumulative(g, kind, w, operands[0])) is not None:
+        return [fast if is_neutral(kind, inits[0]) else combine(g, kind, fast, inits[0])]
 
     def step(a: list[Any], b: list[Any]) -> list[Any]:
         if kind and not isinstance(a[0], Pair):
             return [combine(g, kind, a[0], b[0])]
         return c.vectorised(body, [*a, *b], a[0].shape)
+    fill = [g.constant(np.asarray(REDUCERS[kind](x.dtype)).astype(x.dtype)) for x in operands] \
+        if kind and not isinstance(operands[0], Pair) else inits         # as in XLA, where padding takes no part
     parts = [each(lambda t, i: g.pad(spaced(g, t, [b - 1 for b in w.base], i), w.low, w.high, i), x, i)
-             for x, i in zip(operands, inits)]
+             for x, i in zip(operands, fill)]
     for axis in range(operands[0].rank):
         parts = _slide(g, parts, axis, w, step)
     if kind and not isinstance(parts[0], Pair) and is_neutral(kind, inits[0]):

@@ -10,6 +10,7 @@ import numpy as np
 from aot.errors import AotError
 
 from .attributes import Attributes, array_of_text, parse_location, parse_type
+from .expansions import expand
 from .ir import Block, Location, Op, Program, Type, Value
 from .simplify import substitute
 
@@ -18,7 +19,7 @@ Source = Any  # StableHLO text, bytecode (portable or not), the path of a file w
 
 def read(source: Source, *, keep: Collection[str] = (), composites: Collection[str] = (),
          shapes: Sequence[tuple[int, ...]] | None = None) -> Program:
-    """The program of a StableHLO module.
+    """The program of a StableHLO module.  LAPACK calls are written in StableHLO where expansions.py can.
 
     source: text, bytes, an `os.PathLike` of a .mlir or .mlirbc file, or an MLIR module (which is changed); a Program is
     returned as it is.
@@ -39,7 +40,7 @@ def read(source: Source, *, keep: Collection[str] = (), composites: Collection[s
     except (xla.mlir_error(), xla.XlaRuntimeError, ValueError) as e:
         raise AotError(f"not a StableHLO program that can be read: {_first_lines(e)}",
                        hint="give StableHLO as MLIR text or as bytecode; `aot trace --stablehlo` prints an example") from e
-    return _Reader(module).program()
+    return expand(_Reader(module).program())
 
 
 def _content(source: str | bytes | os.PathLike) -> str | bytes:
