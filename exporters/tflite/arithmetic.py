@@ -360,10 +360,12 @@ class Arithmetic(Shapes):
         if dtype.itemsize == 8:
             return self._float_to_64(x, dtype)
         info = np.iinfo(dtype)
+        over = self.compare("GE", x, self.like(x, 2.0 ** 32)) if dtype == np.uint32 else None
         if x.dtype == np.float64 or dtype != np.int32:        # the bounds of int32 are no float32
             x = self.minimum_plain(self.maximum_plain(x, self.like(x, info.min)), self._below(x, info.max))
         wide = self.node("CAST", [x], x.shape, np.int32 if dtype != np.uint32 else np.int64)
-        return self.node("CAST", [wide], x.shape, dtype) if wide.dtype != dtype else wide
+        found = self.node("CAST", [wide], x.shape, dtype) if wide.dtype != dtype else wide
+        return found if over is None else self.select(over, self.like(found, info.max), found)
 
     def _below(self, x: Tensor, bound: int) -> Tensor:
         """The largest number of the type of x that is not above an integer."""

@@ -49,6 +49,12 @@ class Worker:
         return f"ended with {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
+    def ask(self, item: Any, timeout: float = 120) -> tuple[Any, str]:
+        """(result, how the worker died or "") of one job."""
+        self.give(item, timeout)
+        return _answer(self, self.connection.poll(timeout))
+
+
 def run_all(items: Iterable[Any], job: Callable[[Any], Any], workers: int = 2, timeout: float = 60.0) -> Iterator[tuple]:
     """(item, result, how the worker died or "") for each item, as they finish.
 
