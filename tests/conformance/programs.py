@@ -41,9 +41,10 @@ def archive() -> Path | None:
 
 
 def prepared(path: Path) -> Path:
-    """The folder with the prepared programs of an archive, made at the first use."""
+    """The folder with the prepared programs of an archive, or of a folder of programs, made at the first use."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aot-conformance"
-    recipe = Path(__file__).read_bytes() + f"{path.name}:{path.stat().st_size}:{path.stat().st_mtime_ns}".encode()
+    files = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in sorted(path.iterdir() if path.is_dir() else [path])]
+    recipe = Path(__file__).read_bytes() + repr(files).encode()
     folder = base / hashlib.sha256(recipe).hexdigest()[:16]
     if not folder.exists():
         base.mkdir(parents=True, exist_ok=True)
@@ -58,7 +59,10 @@ def prepared(path: Path) -> Path:
 
 
 def members(path: Path):
-    """(name, text) of each program of the archive."""
+    """(name, text) of each program of an archive or a folder."""
+    if path.is_dir():
+        yield from ((p.stem, p.read_text()) for p in sorted(path.glob("*.mlir")))
+        return
     with tarfile.open(path) as tar:
         for member in tar:
             if member.name.endswith(".mlir"):
