@@ -37,6 +37,7 @@ def loop(x, n): return lax.fori_loop(0, n, lambda i, c: jnp.sin(c) + i, x)
 def many(xs): return [sum(xs), xs[0] - xs[-1]]
 def nothing(): return jnp.arange(5, dtype=jnp.int32)
 def order(x): return jnp.sort(x, axis=0), jnp.argsort(x, axis=1), x.T
+def solve(x, b): return jnp.linalg.solve(x, b), jnp.linalg.eigvalsh(x @ x.T)
 def conv(x, k): return lax.conv_general_dilated(x, k, (1, 1), "SAME")
 """
 #: function in the artifact -> (function of the module, arguments, more of its table in aot.toml)
@@ -55,6 +56,7 @@ FUNCTIONS: dict[str, tuple[str, list[str], dict]] = {
     "many": ("many", ["[" + ", ".join(["f32[4]"] * 60) + "]"], {}),
     "nothing": ("nothing", [], {}),
     "order": ("order", ["f32[6,4]"], {}),
+    "solve": ("solve", ["f64[6,6]", "f64[6,2]"], {}),
     "conv": ("conv", ["f32[2,3,12,12]", "f32[4,3,3,3]"], {}),
 }
 

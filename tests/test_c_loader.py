@@ -178,6 +178,13 @@ def test_recorded_results(loader):
     assert float(done.stdout.split("recorded result:")[1]) < 1e-5
 
 
+def test_factorizations_need_no_kernels(tmp_path, loader):
+    assert not loader.call("solve", "--strict", "-o", tmp_path / "got").returncode
+    x, b = (np.load(loader.reference / f"solve.in.{i}.npy") for i in range(2))
+    assert np.allclose(np.load(tmp_path / "got.0.npy"), np.linalg.solve(x, b))
+    assert np.allclose(np.load(tmp_path / "got.1.npy"), np.linalg.eigvalsh(x @ x.T))
+
+
 def test_weights_in_a_separate_file(tmp_path, loader):
     functions = {"mlp": ("mlp", ["f32[8,16]"], {"weights": "params.npz", "weights_mode": "separate"})}
     file = c_loader.project(tmp_path, [f"pjrt:{loader.plugin}"], functions)
@@ -507,7 +514,7 @@ def test_the_document(tmp_path, installed, plugin):
 # ---- the target ----------------------------------------------------------------------------------------------------
 
 def compile_with(tmp_path, target, function="twice", spec="f32[4]"):
-    (tmp_path / "model.py").write_text(c_loader.MODEL + "def inv(x): return jnp.linalg.inv(x)\n")
+    (tmp_path / "model.py").write_text(c_loader.MODEL + "def eig(x): return jnp.linalg.eigvals(x)\n")
     return run(sys.executable, "-m", "aot.cli", "compile", f"model.py:{function}", "--arg", spec, "-t", target, "-o", "x.aot", cwd=tmp_path)
 
 
@@ -524,7 +531,7 @@ def test_the_target_ties_the_executable_to_its_plugin(tmp_path, plugin):
 @pytest.mark.parametrize("target, function, spec, message", [
     ("pjrt:missing.so", "twice", "f32[4]", "missing.so\nhint: pjrt:PATH names"), ("pjrt:model.py", "twice", "f32[4]", "invalid ELF header"),
     ("pjrt:", "twice", "f32[4]", "there is no file"),
-    ("PLUGIN", "inv", "f32[3,3]", "inv calls lapack_sgetrf_ffi, a LAPACK kernel of jaxlib that plugins do not have\nhint: ")])
+    ("PLUGIN", "eig", "f32[3,3]", "eig calls lapack_sgeev_ffi, a LAPACK kernel of jaxlib that plugins do not have\nhint: ")])
 def test_targets_that_cannot_be_built(tmp_path, plugin, target, function, spec, message):
     done = compile_with(tmp_path, target.replace("PLUGIN", f"pjrt:{plugin}"), function, spec)
     assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr

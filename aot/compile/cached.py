@@ -24,7 +24,9 @@ def compile_text(text: str, device: Any = None, host_callbacks: Sequence[Callabl
 
 
 def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[Callable] = (), **flags: Any) -> Any:
-    """Like `xla.compile_partitioned`."""
+    """Like `xla.compile_partitioned`.  Programs of several processes are not kept: all would have to find the same."""
+    if len({d.process_index for d in devices}) > 1:
+        return xla.compile_partitioned(text, devices, host_callbacks, **flags)
     return _through(text, devices, flags, host_callbacks,
                     lambda: xla.compile_partitioned(text, devices, host_callbacks, **flags))
 
@@ -197,7 +199,8 @@ def _this_cpu() -> dict[str, Any]:
 def plugin_fields(text: str, flags: dict, target: Any) -> dict[str, Any]:
     """The same for an executable of a plugin file, wherever that lies."""
     from aot.compile import pjrt
-    return {**program_fields(pjrt.without_kernels(text), pjrt.label(target), flags), **_this_cpu(), "plugin": pjrt.file_sha256(target.plugin)}
+    return {**program_fields(pjrt.without_kernels(text), pjrt.label(target), flags), **_this_cpu(),
+            "plugin": pjrt.file_sha256(target.plugin)}
 
 
 def cross_fields(text: str, flags: dict, target: Any) -> dict[str, Any]:

@@ -91,8 +91,8 @@ def build(text: str, target: Target, flags: dict[str, Any]) -> Built:
     """Compile through the plugin, in a process that is set up for the target.  Raises AotError."""
     from aot import xla
     from aot.compile.cached import Built, cpu_features_of
-    refuse_kernels(text, target)
     start = time.perf_counter()
+    text = without_kernels(text)
     try:
         client = xla.plugin_client(target.plugin)
         blob, info = xla.compile_for_plugin(client, text, **flags)
@@ -104,10 +104,9 @@ def build(text: str, target: Target, flags: dict[str, Any]) -> Built:
     return Built(blob, None, info)
 
 
-def refuse_kernels(text: str, target: Target) -> None:
-    """Raise when the program calls kernels that come with jaxlib and that no plugin has."""
-    if found := re.search(r"@(lapack_\w+)", text):
-        name = re.match(r"module @(?:jit_)?(\S+)", text)
-        raise AotError(f"{name[1] if name else 'main'} calls {found[1]}, a LAPACK kernel of jaxlib that plugins do not have",
-                       hint="build it for the target cpu and load it from Python, or write it without factorizations "
-                            "(linalg.inv, solve, svd, ...)")
+def without_kernels(text: str) -> str:
+    """The program as a plugin can compile it.  Raises AotError naming a LAPACK kernel that has no form in plain StableHLO."""
+    if "@lapack_" not in text:
+        return text
+    from aot.lower.plain_lapack import expand
+    return expand(text)
