@@ -1,6 +1,7 @@
 """`aot export`: a function, an artifact or a StableHLO file as a file of another format."""
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import click
@@ -17,11 +18,15 @@ from ._verified import print_cases
 @click.option("--output", "-o", metavar="FILE", help="The file to write.  [default: NAME and the format's suffix]")
 @click.option("--opset", type=int, help="ONNX: the version of the operators, 18 to 28.  [default: 21]")
 @click.option("--dynamic-batch", is_flag=True, help="ONNX: let the first axis of every input have any size.")
+@click.option("--runtime", metavar="NAME", help="TFLite: the runtime to write for, current or 2.14.  [default: current]")
+@click.option("--quantize", metavar="MODE", help="TFLite: float16 (weights) or int8 (products, with --calibration).")
+@click.option("--calibration", metavar="FILE", help="TFLite: typical inputs for int8, in an .npz file.")
 @click.option("--function", "name", metavar="NAME", help="Which function of an artifact.  [default: the only one]")
 @click.option("--no-verify", is_flag=True, help="Do not run the file in its runtime to compare it with XLA.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON summary.")
-def command(function: str, format: str, output: str | None, opset: int | None, dynamic_batch: bool, name: str | None,
-            no_verify: bool, as_json: bool, **options: Any) -> int:
+def command(function: str, format: str, output: str | None, opset: int | None, dynamic_batch: bool, runtime: str | None,
+            quantize: str | None, calibration: str | None, name: str | None, no_verify: bool, as_json: bool,
+            **options: Any) -> int:
     """Export FUNCTION of MODULE, an .aot artifact, or a StableHLO file (.mlir, .mlirbc).
 
     The file is compared with XLA in its own runtime; a program that the format cannot express is refused with a list of
@@ -33,7 +38,9 @@ def command(function: str, format: str, output: str | None, opset: int | None, d
     """
     from aot.exporters import formats, verify
     source, again = _source(function, name, options)
-    chosen = {k: v for k, v in {"opset": opset, "dynamic_batch": dynamic_batch and again or None}.items() if v is not None}
+    given = {"opset": opset, "dynamic_batch": dynamic_batch and again or None, "runtime": runtime, "quantize": quantize,
+             "calibration": calibration}
+    chosen = {k: v for k, v in given.items() if v is not None}
     if dynamic_batch and not again:
         raise click.UsageError("--dynamic-batch needs MODULE:FUNCTION, which can be traced at other sizes")
     path = output or source.name + formats.suffix(format)
@@ -42,7 +49,9 @@ def command(function: str, format: str, output: str | None, opset: int | None, d
     report = None
     if not no_verify:
         with stage(f"verifying {path}"):
-            report = verify.verify(source, path)
+            if getattr(made, "sample", ()):
+                source = dataclasses.replace(source, golden=(made.sample, ()))
+            report = verify.verify(source, path, **getattr(made, "verification", {}))
     if as_json:
         print_json({"file": path, "format": format, "function": source.name, "inputs": made.inputs, "outputs": made.outputs,
                     "renamed": made.renamed, "verified": report})

@@ -508,6 +508,43 @@ def test_quantization_options(options, message):
         tflite.export(program_of(network, IMAGE).program(), **options)
 
 
+MODULE = """
+import numpy as np
+from aot import numpy as jnp
+W = np.random.default_rng(0).standard_normal((32, 8)).astype(np.float32) / 8
+def predict(x): return jnp.tanh(x @ W)
+def spectrum(z): return jnp.fft.fft(z)
+def factors(a): return jnp.linalg.svd(a)
+"""
+
+
+@pytest.mark.parametrize("arguments,status,text", [
+    (["model:predict", "-a", "f32[4,32]"], 0, "right in its runtime"),
+    (["model:predict", "-a", "f32[4,32]", "--quantize", "float16"], 0, "right in its runtime"),
+    (["model:predict", "-a", "f32[4,32]", "--quantize", "int8", "--calibration", "samples.npz"], 0, "recorded  right"),
+    (["model:spectrum", "-a", "c64[5]"], 0, "note: z is called z.real and z.imag"),
+    (["model:factors", "-a", "f32[3,3]"], 1, "custom_call @lapack_sgesdd_ffi (float32[3,3])"),
+    (["model:predict", "-a", "f32[4,32]", "--quantize", "int8"], 1, "hint: give a few typical inputs: --calibration FILE"),
+    (["model:predict", "-a", "f32[4,32]", "--quantize", "int8", "--calibration", "model.py"], 1, "not a readable .npz file"),
+    (["model:predict", "-a", "f32[4,32]", "--quantize", "int8", "--calibration", "other.npz"], 1, "no array 'x'"),
+    (["model:predict", "-a", "f32[4,32]", "--quantize", "int8", "--calibration", "wrong.npz"], 1, "its input [4, 32]"),
+    (["model:predict", "-a", "f32[4,32]", "--runtime", "1.0"], 1, "hint: one of 2.14, current"),
+])
+def test_command_line(tmp_path, monkeypatch, capfd, arguments, status, text):
+    from aot.cli import main
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("model", None)
+    (tmp_path / "model.py").write_text(MODULE)
+    samples = np.random.default_rng(0).standard_normal((5, 4, 32)).astype(np.float32)
+    for name, arrays in (("samples", {"x": samples}), ("other", {"y": samples}), ("wrong", {"x": samples[..., 0]})):
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    code = main(["export", *arguments, "--format", "tflite", "-o", "m.tflite"])
+    out, err = capfd.readouterr()
+    assert code == status and text in out + err and "Traceback" not in err
+    assert (tmp_path / "m.tflite").exists() == (status == 0)
+
+
 def test_format_table(tmp_path):
     made = formats.export(program_of(network, IMAGE), "tflite", tmp_path / "m.tflite")
     assert made.inputs == [("x",)] and (tmp_path / "m.tflite").read_bytes()[4:8] == b"TFL3"

@@ -145,10 +145,10 @@ class Arithmetic(Shapes):
         if self.profile.has(operator, x.dtype):
             return self.elementwise(operator, x, y, dtype=bool)
         if x.dtype.name in WIDER:
-            return self.compare(direction, *(self.cast(t, WIDER[t.dtype.name]) for t in (x, y)))
+            return self.compare(direction, self.cast(x, WIDER[x.dtype.name]), self.cast(y, WIDER[y.dtype.name]))
         if x.dtype == np.float64:
             return self._compare_double(direction, x, y)
-        return self.compare(direction, *(self._biased(t) for t in (x, y)))
+        return self.compare(direction, self._biased(x), self._biased(y))
 
     def _biased(self, x: Tensor) -> Tensor:
         """Unsigned -> signed, in the same order."""

@@ -35,7 +35,8 @@ class Exported:
     """A model, and how its arrays relate to those of the program.
 
     inputs, outputs: the names of the model's arrays for each argument and result; a complex one has two, its real and its
-    imaginary part.
+    imaginary part.  renamed: program name -> names in the model, where they differ.  verification, sample: how a quantized
+    model is to be compared with XLA (options of `verify`), and inputs to do it on.
     """
     data: bytes
     inputs: list[tuple[str, ...]]
@@ -43,6 +44,8 @@ class Exported:
     input_types: list[stablehlo.Type] = field(default_factory=list)
     output_types: list[stablehlo.Type] = field(default_factory=list)
     renamed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    verification: Mapping[str, Any] = field(default_factory=dict)
+    sample: Sequence[np.ndarray] = ()
 
     def save(self, path: str | os.PathLike) -> list[str]:
         """Write the model -> the files."""
@@ -53,11 +56,11 @@ class Exported:
 
 def export(source: Any, *, runtime: str = "current", input_names: Sequence[str] | None = None,
            output_names: Sequence[str] | None = None, metadata: Mapping[str, str] | None = None,
-           quantize: str | None = None, calibration: Sequence[Sequence[np.ndarray]] = ()) -> Exported:
+           quantize: str | None = None, calibration: Any = ()) -> Exported:
     """A StableHLO program (what `stablehlo.read` takes, or a Program) as a TFLite model.
 
     runtime: a row of `kernels.PROFILES`.  quantize: "float16" or "int8", see quantize.py; calibration: for int8, lists of
-    inputs.  Names default to those in the program, then to `input_0` and `output_0`.
+    inputs or a file, see `quantize.samples`.  Names default to those in the program, then to `input_0` and `output_0`.
     Raises Refused with everything that the runtime cannot do, AotError where the source is no program.
     """
     quantization.check(quantize, calibration)
@@ -78,14 +81,23 @@ def export(source: Any, *, runtime: str = "current", input_names: Sequence[str] 
     graph.finish(flat, signature.outputs)
     described = {k: v.encode() for k, v in sorted((metadata or {}).items())}
     data = graph.model.to_bytes(signature, described)
+    sample: Sequence[np.ndarray] = ()
     if quantize == "int8":
-        samples = [[p for x in sample for p in ((x.real, x.imag) if x.dtype.kind == "c" else (x,))] for sample in calibration]
-        bounds = quantization.ranges(data, quantization.observed(graph), signature.inputs, samples)
-        quantization.apply(graph, bounds)
-        data = graph.model.to_bytes(signature, described)
+        names = [w or n[0] for w, n in zip(wanted["input"], inputs)]
+        given = quantization.samples(calibration, names, [t.shape for t in types["input"]])
+        data, sample = _quantized(graph, signature, described, data, given), given[0]
     pairs = [*zip(wanted["input"], inputs), *zip(wanted["output"], outputs)]
     renamed = {w: n for w, n in pairs if w and n != (w,)}
-    return Exported(data, inputs, outputs, types["input"], types["output"], renamed)
+    return Exported(data, inputs, outputs, types["input"], types["output"], renamed,
+                    quantization.VERIFICATION[quantize], sample)
+
+
+def _quantized(graph: Math, signature: Signature, metadata: dict[str, bytes], data: bytes,
+               given: Sequence[Sequence[np.ndarray]]) -> bytes:
+    """The model with products in 8-bit integers, for ranges that the float model has on these inputs."""
+    flat = [[p for x in sample for p in ((x.real, x.imag) if x.dtype.kind == "c" else (x,))] for sample in given]
+    quantization.apply(graph, quantization.ranges(data, quantization.observed(graph), signature.inputs, flat))
+    return graph.model.to_bytes(signature, metadata)
 
 
 def _check_types(report: Report, kind: str, types: Sequence[stablehlo.Type], profile: Profile) -> None:

@@ -10,6 +10,7 @@ one scale for each output channel.  Everything else stays in float32.
 """
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,45 @@ def check(mode: str | None, calibration: Any) -> None:
         raise AotError("int8 quantization needs calibration inputs", hint="give a few typical inputs: --calibration FILE")
     if mode != "int8" and calibration:
         raise AotError("calibration inputs are for int8 quantization", hint="--quantize int8")
+
+
+#: how `aot.exporters.verify` compares a model of each mode with XLA; error relative to the largest value
+VERIFICATION: dict[str | None, dict[str, Any]] = {
+    None: {}, "float16": {"rtol": 1e-2}, "int8": {"rtol": 0.1, "random": 0, "edges": False}}
+
+
+def samples(calibration: Any, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> list[list[np.ndarray]]:
+    """Calibration inputs: lists of arrays as they are, or those in a .npz file.
+
+    The file has an array for each input under its name: of the input's shape, or with an axis of samples in front.
+    Raises AotError for a file that cannot be read or does not fit.
+    """
+    if not isinstance(calibration, (str, os.PathLike)):
+        return [[np.asarray(x) for x in sample] for sample in calibration]
+    path = os.fspath(calibration)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {k: file[k] for k in file.files}
+    except (OSError, ValueError, AttributeError) as e:
+        raise AotError(f"{path}: not a readable .npz file: {e}",
+                       hint="write one with numpy.savez(FILE, NAME=array, ...)") from None
+    columns = [_column(path, arrays, *row) for row in zip(names, shapes)]
+    if len({len(c) for c in columns}) != 1:
+        raise AotError(f"{path}: the inputs have different numbers of samples: {[len(c) for c in columns]}")
+    return [list(row) for row in zip(*columns)]
+
+
+def _column(path: str, arrays: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The samples of an input."""
+    if name not in arrays:
+        raise AotError(f"{path}: no array {name!r}", hint=f"it has: {', '.join(arrays) or 'none'}")
+    x = arrays[name]
+    if x.shape[1:] == shape and x.ndim == len(shape) + 1:
+        return x
+    if x.shape != shape:
+        raise AotError(f"{path}: {name} has shape {list(x.shape)}, its input {list(shape)}",
+                       hint="the same, or an axis of samples in front")
+    return x[None]
 
 
 # ---- int8 -------------------------------------------------------------------------------------------------------------
