@@ -117,13 +117,13 @@ class Compiled:
     @property
     def input_shardings(self) -> Any:
         """(shardings of the positional arguments, of the named ones), in their structure."""
-        single = [SingleDeviceSharding(xla.devices()[0])] * len(self.in_avals)
+        single = [SingleDeviceSharding(xla.default_device())] * len(self.in_avals)
         return self.in_tree.unflatten(single if self.lowered.mesh is None else self.program.in_shardings)
 
     @property
     def output_shardings(self) -> Any:
         """Shardings in the structure of the result."""
-        single = [SingleDeviceSharding(xla.devices()[0])] * len(self.out_avals)
+        single = [SingleDeviceSharding(xla.default_device())] * len(self.out_avals)
         return self.out_tree.unflatten(single if self.lowered.mesh is None else self.program.out_shardings)
 
     def runtime_executable(self) -> Any: return self.program.executable

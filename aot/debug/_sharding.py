@@ -44,6 +44,6 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], None]) 
     if is_tracer(value):
         from aot import xla
         from aot.sharding import SingleDeviceSharding
-        callback(SingleDeviceSharding(xla.devices()[0]))
+        callback(SingleDeviceSharding(xla.default_device()))
         return
     callback(value.sharding)
