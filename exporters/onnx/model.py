@@ -17,10 +17,11 @@ from aot.exporters.report import Report
 from .control import flat
 from .graph import ELEMENTS, Graph, Tensor
 from .lowering import Lowering
+from .recognise import recognise
 
 DEFAULT_OPSET, MIN_OPSET, MAX_OPSET = 21, 18, 28
 #: operations of the dialect chlo that have rows; `NAME:TYPE` for one element type
-KEEP = ("chlo.erf:f32", "chlo.erf:f16", "chlo.top_k")
+KEEP = ("chlo.erf:f32", "chlo.erf:f16", "chlo.erfc:f32", "chlo.erfc:f16", "chlo.top_k")
 EXTERNAL_LIMIT = 1 << 31          # a protobuf message holds less than 2 GiB
 EXTERNAL_MIN = 1 << 10
 
@@ -71,7 +72,7 @@ def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str
         raise AotError(f"ONNX opset {opset} is not supported", hint=f"use an opset from {MIN_OPSET} to {MAX_OPSET}")
     from . import rows  # noqa: F401  fills the tables
     program = source if isinstance(source, stablehlo.Program) else stablehlo.read(source, keep=KEEP)
-    stablehlo.simplify(program)
+    recognise(stablehlo.simplify(program), opset)
     g, report = Graph(opset), Report("onnx")
     c = Lowering(g, report)
     c.partitions = program.partitions

@@ -67,8 +67,9 @@ def dot(g: Graph, x: Tensor, y: Tensor, d: DotDims, dtype: np.dtype) -> Tensor:
 # ---- convolution -----------------------------------------------------------------------------------------------------
 
 @row("convolution")
-def _convolution(c: Lowering, op: Op, x: Tensor, w: Tensor) -> Tensor:
-    return _convolve(c.g, op, x, w, op.dtype)
+def _convolution(c: Lowering, op: Op, x: Tensor, w: Tensor, *bias: Tensor) -> Tensor:
+    """bias: a vector of features, where recognise.py found one."""
+    return _convolve(c.g, op, x, w, op.dtype, *bias)
 
 
 @complex_row("convolution")
@@ -77,7 +78,7 @@ def _convolution_complex(c: Lowering, op: Op, x: Any, w: Any) -> Pair:
     return _four_products(c.g, lambda a, b: _convolve(c.g, op, a, b, part), as_pair(c.g, x), as_pair(c.g, w))
 
 
-def _convolve(g: Graph, op: Op, x: Tensor, w: Tensor, dtype: np.dtype) -> Tensor:
+def _convolve(g: Graph, op: Op, x: Tensor, w: Tensor, dtype: np.dtype, *bias: Tensor) -> Tensor:
     a, d = op.attrs, op.attrs["dimension_numbers"]
     n = len(d.input_spatial_dimensions)
     compute = I32 if dtype == BOOL or dtype.kind in "iu" and dtype.itemsize < 4 else F32 if dtype.itemsize <= 2 else dtype
@@ -85,7 +86,8 @@ def _convolve(g: Graph, op: Op, x: Tensor, w: Tensor, dtype: np.dtype) -> Tensor
     padding = a.get("padding")
     low, high = ([int(p) for p in padding[:, i]] for i in (0, 1)) if padding is not None else ([0] * n, [0] * n)
     if 0 in (*x.shape, *w.shape, *op.shape):
-        return g.broadcast(g.constant(np.zeros((), dtype)), (), op.shape)
+        zero = g.broadcast(g.constant(np.zeros((), dtype)), (), op.shape)
+        return g("Add", zero, g.broadcast(bias[0], (d.output_feature_dimension,), op.shape)) if bias else zero
     x, w = _channels_first(g, x, w, d, a)
     x = spaced(g, x, [0, 0, *(k - 1 for k in a.get("lhs_dilation") or (1,) * n)], g.like(0, x))
     if any(p < 0 for p in (*low, *high)):
@@ -96,9 +98,10 @@ def _convolve(g: Graph, op: Op, x: Tensor, w: Tensor, dtype: np.dtype) -> Tensor
     spatial = [op.shape[i] for i in d.output_spatial_dimensions]
     shape = (x.shape[0], w.shape[0], *spatial)
     if n and has_kernel("Conv", compute, g.opset):
-        made = g("Conv", x, w, shape=shape, cast=(0, 1), strides=strides, dilations=dilations, group=groups,
-                 pads=[*low, *high], kernel_shape=list(w.shape[2:]))
+        made = g("Conv", x, w, *bias, shape=shape, cast=range(2 + len(bias)), strides=strides, dilations=dilations,
+                 group=groups, pads=[*low, *high], kernel_shape=list(w.shape[2:]))
     else:
+        assert not bias
         made = _taps(g, g.pad(x, [0, 0, *low], [0, 0, *high], g.like(0, x)), w, shape, strides, dilations, groups)
     order = [0] * (n + 2)
     for i, at in enumerate((d.output_batch_dimension, d.output_feature_dimension, *d.output_spatial_dimensions)):

@@ -174,6 +174,12 @@ def _slide(g: Graph, parts: list[Any], axis: int, w: Window, step: Callable[[lis
         starts, limits, steps = [0] * t.rank, list(t.shape), [1] * t.rank
         starts[axis], limits[axis], steps[axis] = start, start + n, stride
         return g.slice(t, starts, limits, steps)
+    if stride > 1 and size <= 4 * stride:                     # few windows: only the elements that start or follow one
+        n = -(-out // stride)
+        found = [each(lambda t: cut(t, 0, (n - 1) * stride + 1, stride), p) for p in parts]
+        for k in range(1, size):
+            found = step(found, [each(lambda t, at=k * dilation: cut(t, at, (n - 1) * stride + 1, stride), p) for p in parts])
+        return found
     doubled, width, done, found = parts, 1, 0, None
     while width <= size:
         if size & width:

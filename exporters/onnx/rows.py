@@ -7,6 +7,7 @@ from . import (  # noqa: F401
     indexing,
     linear_algebra,
     products,
+    recognised,
     reductions,
     shapes,
     sorting,

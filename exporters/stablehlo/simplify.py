@@ -288,6 +288,25 @@ def _branch(p: _Pass, op: Op) -> list[Value] | None:
     return op.regions[index].outputs
 
 
+def _neutral(value: Any) -> Callable:
+    """The other operand, where one is a constant that changes nothing.  value: from the dtype."""
+    def rule(p: _Pass, op: Op) -> Value | None:
+        for x, k in ((op.operands[0], op.operands[1]), (op.operands[1], op.operands[0])):
+            known = k.constant
+            if known is not None and known.size and is_splat(known) and known[(0,) * known.ndim] == value(known.dtype):
+                return x
+        return None
+    return rule
+
+
+def _lowest(dtype: np.dtype) -> Any:
+    return np.iinfo(dtype).min if dtype.kind in "iu" else False if dtype == np.bool_ else -np.inf
+
+
+def _highest(dtype: np.dtype) -> Any:
+    return np.iinfo(dtype).max if dtype.kind in "iu" else True if dtype == np.bool_ else np.inf
+
+
 def _unchanged_part(p: _Pass, op: Op) -> Value | None:
     """real(complex(a, b)) and imag(complex(a, b))."""
     made = _defined_by(op.operands[0], "complex")
@@ -305,6 +324,7 @@ _RULES: dict[str, tuple[Callable, ...]] = {
     "convert": (_identity(),), "slice": (_identity(),), "concatenate": (_one_part,), "select": (_choose,),
     "reverse": (_identity(lambda op: all(op.shape[d] == 1 for d in op.attrs["dimensions"])),),
     "pad": (_identity(lambda op: not any((*op.attrs["edge_padding_low"], *op.attrs["edge_padding_high"]))),),
+    "maximum": (_neutral(_lowest),), "minimum": (_neutral(_highest),), "multiply": (_neutral(lambda dtype: 1),),
     "real": (_unchanged_part,), "imag": (_unchanged_part,), "if": (_branch,), "case": (_branch,),
 }
 
