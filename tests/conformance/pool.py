@@ -55,15 +55,16 @@ class Worker:
         return _answer(self, self.connection.poll(timeout))
 
 
-def run_all(items: Iterable[Any], job: Callable[[Any], Any], workers: int = 2, timeout: float = 60.0) -> Iterator[tuple]:
+def run_all(items: Iterable[Any], job: Callable[[Any], Any], workers: int = 2, timeout: float = 60.0,
+            startup: float = 30.0) -> Iterator[tuple]:
     """(item, result, how the worker died or "") for each item, as they finish.
 
-    job: a function of a module, which the worker imports; it must not raise.
+    job: a function of a module, which the worker imports; it must not raise.  startup: seconds that a new worker has more.
     """
     waiting, active = iter(items), []
     for item in waiting:
         active.append(Worker(job))
-        active[-1].give(item, timeout + 30)       # it has to import everything first
+        active[-1].give(item, timeout + startup)
         if len(active) == workers:
             break
     while active:
@@ -77,7 +78,7 @@ def run_all(items: Iterable[Any], job: Callable[[Any], Any], workers: int = 2, t
             if following is not None:
                 if died:
                     worker = Worker(job)
-                worker.give(following, timeout + 30 * bool(died))
+                worker.give(following, timeout + startup * bool(died))
                 active.append(worker)
             elif not died:
                 with contextlib.suppress(OSError):
