@@ -52,6 +52,8 @@ def command(function: str, format: str, output: str | None, opset: int | None, d
             if getattr(made, "sample", ()):
                 source = dataclasses.replace(source, golden=(made.sample, ()))
             report = verify.verify(source, path, **getattr(made, "verification", {}))
+            if dynamic_batch and again:
+                verify.extend(report, verify.verify(again(7), path, edges=False), "first axis of 7")
     if as_json:
         print_json({"file": path, "format": format, "function": source.name, "inputs": made.inputs, "outputs": made.outputs,
                     "renamed": made.renamed, "verified": report})

@@ -65,6 +65,12 @@ def verify(source: Source, path: str, *, rtol: float | None = None, random: int 
             "ok": bool(counted) and all(r["outcome"] == "right" for r in counted)}
 
 
+def extend(report: dict[str, Any], other: dict[str, Any], what: str) -> None:
+    """Add the cases of another report on the same file, under names that end in `what`."""
+    report["cases"] += [case | {"name": f"{case['name']}, {what}"} for case in other["cases"]]
+    report["ok"] = report["ok"] and other["ok"]
+
+
 # ---- inputs --------------------------------------------------------------------------------------------------------
 
 def make_cases(types: Sequence[stablehlo.Type], golden: Any = None, random: int = 2, edges: bool = True) -> list[Case]:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,17 +60,23 @@ def require_onnx() -> Any:
 
 
 def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str] | None = None,
-           output_names: Sequence[str] | None = None, metadata: Mapping[str, str] | None = None) -> Exported:
+           output_names: Sequence[str] | None = None, metadata: Mapping[str, str] | None = None,
+           dynamic_batch: Callable[[int], Any] | None = None) -> Exported:
     """A StableHLO program (what `stablehlo.read` takes, or a Program read with `keep=KEEP`) as an ONNX model.
 
     Constants that `stablehlo.bind` made become initializers under their names.
     Names default to those in the program, then to `input_0` and `output_0`.
+    dynamic_batch: makes the same program (a `source.Source`) for another size of the first axis; the model then takes any.
     Raises Refused with everything that ONNX cannot express, AotError where the source is no program.
     """
     require_onnx()
     if not MIN_OPSET <= opset <= MAX_OPSET:
         raise AotError(f"ONNX opset {opset} is not supported", hint=f"use an opset from {MIN_OPSET} to {MAX_OPSET}")
     from . import rows  # noqa: F401  fills the tables
+    if dynamic_batch is not None:
+        from .dynamic import unify
+        return unify(lambda n: export(dynamic_batch(n).program(KEEP), opset=opset, input_names=input_names,
+                                      output_names=output_names, metadata=metadata))
     program = source if isinstance(source, stablehlo.Program) else stablehlo.read(source, keep=KEEP)
     recognise(stablehlo.simplify(program), opset)
     g, report = Graph(opset), Report("onnx")
