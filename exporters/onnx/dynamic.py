@@ -146,7 +146,8 @@ class _Unifier:
     def varying(self, node: Any, arrays: Sequence[np.ndarray]) -> str:
         """The name of a computed value that is these constants at their sizes."""
         dtype = arrays[0].dtype
-        whole = dtype.kind in "iu" or dtype.kind == "f" and all((a == np.rint(a)).all() and np.isfinite(a).all() for a in arrays)
+        whole = dtype.kind in "iu" or dtype.kind == "f" and all(np.isfinite(a).all() and (a == np.rint(a)).all()
+                                                                for a in arrays)
         if whole and (line := linear(arrays, SIZES)) is not None:
             return self.cast(self.line(line), dtype)
         if dtype.kind == "f" and all(_equal((1 / np.asarray(n, dtype)).astype(dtype), a) for n, a in zip(SIZES, arrays)):

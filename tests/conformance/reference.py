@@ -23,7 +23,8 @@ def main_of(module):
 
 def run_xla(text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results of `main` on these inputs, computed by XLA:CPU."""
-    outs = [aval_of(t) for t in main_of(xla.parse(text)).type.results]
+    module = xla.parse(text)                    # kept: operations do not keep their module alive
+    outs = [aval_of(t) for t in main_of(module).type.results]
     program = Program(xla.compile_text(text), outs)
     buffers = [xla.put(x, xla.storage(ShapedArray(x.shape, x.dtype))) for x in inputs]
     return [np.array(xla.to_numpy(b)) for b in program.run_buffers(buffers)]
