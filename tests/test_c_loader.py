@@ -171,6 +171,13 @@ def test_flags_of_the_compiler_reach_the_plugin(tmp_path, loader):
     assert done.returncode == 1 and "xla_no_such_flag" in done.stderr
 
 
+def test_nothing_but_results_is_printed(loader):
+    env = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [str(loader.aot_run), str(loader.artifact), "nothing", "--plugin", loader.plugin, "--strict"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("result: int32[5] 0 1 2 3 4\n", "")
+
+
 def test_recorded_results(loader):
     done = run(loader.aot_run, loader.artifact, "mlp", "--plugin", loader.plugin, "--golden")
     assert not done.returncode, done.stderr

@@ -294,6 +294,7 @@ int main(int argc, char **argv) {
     puts("aot-run " AOT_RUNTIME_VERSION);
     return 0;
   }
+  setenv("TF_CPP_MIN_LOG_LEVEL", "1", 0); /* what XLA has to say about its options */
   code = parse(&c, argc, argv);
   if (!code) code = run(&c);
   free(c.inputs);
