@@ -393,11 +393,12 @@ def compressed(z, info): info.compress_type = zipfile.ZIP_DEFLATED
 def outside(z, info): info.filename = "../../etc/passwd"
 def absolute(z, info): info.filename = "/etc/passwd"
 def backslash(z, info): info.filename = "..\\x"
+def escape(z, info): info.filename = "\x1b[31mx"
 
 
 @pytest.mark.parametrize("spoil, message", [(symlink, "it is not a regular file"), (compressed, "it is compressed"),
                                             (outside, "a name that is not allowed"), (absolute, "a name that is not allowed"),
-                                            (backslash, "a name that is not allowed")], ids=lambda x: getattr(x, "__name__", None))
+                                            (backslash, "a name that is not allowed"), (escape, "?[31mx: damaged: a name that")], ids=lambda x: getattr(x, "__name__", None))
 def test_hostile_members(tmp_path, loader, spoil, message):
     shutil.copy(loader.artifact, tmp_path / "a.aot")
     with zipfile.ZipFile(tmp_path / "a.aot", "a") as z:

@@ -17,7 +17,8 @@ typedef struct call {
 static void describe_array(const aot_array *a, char *out, size_t size) {
   const int known = a->dtype > AOT_INVALID && a->dtype < AOT_NUM_DTYPES;
   size_t i, n = (size_t)snprintf(out, size, "%s[", known ? dtype_rows[a->dtype].brief : "an unknown dtype");
-  for (i = 0; i < a->rank && n < size; i++)
+  if (a->rank && !a->dims) n += (size_t)snprintf(out + n, size - n, "dims missing");
+  for (i = 0; a->dims && i < a->rank && n < size; i++)
     n += (size_t)snprintf(out + n, size - n, "%s%lld", i ? "," : "", (long long)a->dims[i]);
   if (n < size) snprintf(out + n, size - n, "]");
 }
@@ -26,8 +27,8 @@ static aot_code check_input(const aot_leaf *leaf, const aot_array *given, aot_er
   char want[100], got[100];
   aot_array expected;
   if (given->dtype == leaf->dtype && given->rank == leaf->rank &&
-      (!leaf->rank || !memcmp(given->dims, leaf->dims, leaf->rank * sizeof *leaf->dims)) && given->bytes == leaf->bytes &&
-      (given->data || !leaf->bytes))
+      (!leaf->rank || (given->dims && !memcmp(given->dims, leaf->dims, leaf->rank * sizeof *leaf->dims))) &&
+      given->bytes == leaf->bytes && (given->data || !leaf->bytes))
     return AOT_OK;
   expected.dtype = leaf->dtype, expected.rank = leaf->rank, expected.dims = leaf->dims;
   describe_array(&expected, want, sizeof want);

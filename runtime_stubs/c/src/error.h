@@ -29,14 +29,17 @@ static aot_code fail(aot_error *error, aot_code code, const char *where, const c
 
 static aot_code no_memory(aot_error *error) { return fail(error, AOT_ERROR_MEMORY, "", "", "out of memory"); }
 
-/* "path: member" for messages. */
+/* "path: member" for messages; control characters of a hostile name do not reach a terminal. */
 typedef struct place {
   char text[256];
 } place;
 
 static place at_member(const char *path, const char *member, size_t size) {
   place p;
+  char *c;
   snprintf(p.text, sizeof p.text, "%.150s: %.*s", path, (int)(size < 100 ? size : 100), member);
+  for (c = p.text; *c; c++)
+    if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
   return p;
 }
 

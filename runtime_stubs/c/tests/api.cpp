@@ -56,6 +56,20 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 3; i++) CHECK(donate({state, step})[0].as<float>()[63] == 3 && state.as<float>()[63] == 4);
   CHECK(donate.signature().inputs[0].donated && !donate.signature().inputs[1].donated);
 
+  aot_array bare = in.c_array(), result{};  // a C array without dimensions
+  aot_error error;
+  bare.dims = nullptr;
+  const aot::Artifact raw(argv[1], aot::Runtime(argv[2]));
+  const aot_function *function = nullptr;
+  CHECK(!aot_artifact_function(raw.get(), "twice_f32", &function, nullptr));
+  CHECK(aot_call(function, &bare, 1, &result, 1, &error) == AOT_ERROR_INPUT &&
+        std::string(error.message).find("dims missing") != std::string::npos);
+  CHECK(aot_call(function, &bare, 1, &result, 1, nullptr) == AOT_ERROR_INPUT);
+  bare = in.c_array();
+  CHECK(!aot_call(function, &bare, 1, &result, 1, &error) && reinterpret_cast<std::uintptr_t>(result.data) % 64 == 0 &&
+        result.rank == 2);
+  aot_array_free(&result);
+
   CHECK(thrown([&] { twice({}); })->code == AOT_ERROR_INPUT);
   CHECK(thrown([&] { twice({aot::Array::view(x.data(), {5, 3})}); })->message == "expected f32[3,5], got f32[5,3]");
   CHECK(thrown([&] { twice({aot::Array(AOT_I32, {3, 5})}); })->message == "expected f32[3,5], got i32[3,5]");
