@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,29 @@ OPTIONS = {
 }
 
 
+#: operators on constants alone: their result is a constant.  The runtime computes some of them before it runs, in memory
+#: that a nested subgraph no longer has when it is prepared again.
+FOLDED: dict[str, Callable[..., np.ndarray]] = {
+    "ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "STABLEHLO_ADD": np.add, "STABLEHLO_MULTIPLY": np.multiply,
+    "NEG": np.negative, "ABS": np.abs, "STABLEHLO_AND": np.bitwise_and, "BITWISE_XOR": np.bitwise_xor,
+    "RIGHT_SHIFT": np.right_shift, "STABLEHLO_SHIFT_LEFT": np.left_shift, "SELECT_V2": np.where,
+    "EQUAL": np.equal, "NOT_EQUAL": np.not_equal, "LESS": np.less, "LESS_EQUAL": np.less_equal, "GREATER": np.greater,
+    "GREATER_EQUAL": np.greater_equal, "LOGICAL_AND": np.logical_and, "LOGICAL_OR": np.logical_or,
+    "LOGICAL_NOT": np.logical_not, "RESHAPE": lambda x, shape: x.reshape(shape), "BROADCAST_TO": np.broadcast_to,
+    "TRANSPOSE": np.transpose, "CONCATENATION": lambda *xs, axis: np.concatenate(xs, axis),
+    "GATHER": lambda x, i, axis: np.take(x, i, axis),
+}
+
 #: operators whose result is the memory of their operand
 VIEWS = ("RESHAPE", "BITCAST")
+
+
+#: elements of a constant that repeats a smaller one; larger ones are repeated when the model runs
+LARGEST_REPEATED = 1024
+
+
+def _repeated(value: np.ndarray) -> bool:
+    return any(s == 0 and n > 1 for s, n in zip(value.strides, value.shape))
 
 
 class Tensor:
@@ -54,6 +75,7 @@ class Graph:
         self.model, self.profile = model, profile
         self.number, self.subgraph = model.subgraph(name)
         self._constants: dict[Any, int] = {}
+        self._kept: list[np.ndarray] = []          # arrays whose identity is a key
 
     def nested(self, name: str) -> Any:
         """A new subgraph of the same model."""
@@ -79,6 +101,8 @@ class Graph:
         if t.value is None:
             assert t.index is not None
             return t.index
+        if t.size > LARGEST_REPEATED and _repeated(t.value):
+            return self._broadcast_constant(t)
         value = np.ascontiguousarray(t.value).reshape(t.shape)
         half = self.model.half_weights and fits_half(t.value)
         buffer = self.model.buffer(value.astype(np.float16) if half else value) if value.size else 0
@@ -90,6 +114,19 @@ class Graph:
                 widened = self.nodes("DEQUANTIZE", [stored], [(t.shape, np.float32)])[0]
                 assert widened.index is not None
                 self._constants[key] = widened.index
+        return self._constants[key]
+
+    def _broadcast_constant(self, t: Tensor) -> int:
+        """A large constant that repeats a smaller one, which is what the file holds."""
+        assert t.value is not None
+        key = (t.shape, t.dtype, id(t.value))
+        if key not in self._constants:
+            small = t.value[tuple(slice(0, 1) if s == 0 else slice(None) for s in t.value.strides)]
+            shape = self.const(np.array(t.shape, np.int32))
+            made = self.nodes("BROADCAST_TO", [self.const(np.ascontiguousarray(small)), shape], [(t.shape, t.dtype)])[0]
+            assert made.index is not None
+            self._constants[key] = made.index
+            self._kept.append(t.value)
         return self._constants[key]
 
     # ---- nodes ----
@@ -128,8 +165,19 @@ class Graph:
         dtype = inputs[0].dtype if dtype is None else np.dtype(dtype)
         if 0 in shape:
             return self.const(np.zeros(shape, dtype))
+        known = [t.value for t in inputs if t.value is not None]
+        if operator in FOLDED and len(known) == len(inputs):
+            self.profile.check(operator, inputs[DATA_OPERAND.get(operator, 0)].dtype)
+            return self._folded(operator, known, shape, dtype, fields)
         options = (OPTIONS[operator], fields) if operator in OPTIONS else None
         return self.nodes(operator, inputs, [(shape, dtype)], options)[0]
+
+    def _folded(self, operator: str, values: Sequence[np.ndarray], shape: Sequence[int], dtype: np.dtype,
+                fields: dict[str, Any]) -> Tensor:
+        fields = {k: v for k, v in fields.items() if k == "axis"}
+        with np.errstate(all="ignore"):
+            value = np.asarray(FOLDED[operator](*values, **fields)).astype(dtype, copy=False)
+        return self.const(np.broadcast_to(value, tuple(shape)) if value.shape != tuple(shape) else value)
 
     def finish(self, outputs: Sequence[Tensor], names: Sequence[str] = ()) -> None:
         """Set the results.  A constant, an argument or a value given twice is copied: the runtime wants each its own."""
@@ -153,9 +201,7 @@ class Graph:
                 kept.append(node)
         self.subgraph.operators = kept[::-1]
 
-    def copy(self, t: Tensor) -> Tensor:
-        shape = self.const(np.array(t.shape, np.int32))
-        return self.nodes("RESHAPE", [t, shape], [(t.shape, t.dtype)])[0]
+    def copy(self, t: Tensor) -> Tensor: return self.nodes("BITCAST", [t], [(t.shape, t.dtype)])[0]
 
     # ---- control flow ----
     def while_loop(self, condition: Any, body: Any, state: Sequence[Tensor]) -> list[Tensor]:
