@@ -56,7 +56,7 @@ def command(function: str, format: str, output: str | None, opset: int | None, d
                 verify.extend(report, verify.verify(again(7), path, edges=False), "first axis of 7")
     if as_json:
         print_json({"file": path, "format": format, "function": source.name, "inputs": made.inputs, "outputs": made.outputs,
-                    "renamed": made.renamed, "verified": report})
+                    "renamed": made.renamed, "notes": getattr(made, "notes", []), "verified": report})
     else:
         _print(path, made, report)
     return OK if report is None or report["ok"] else DIFFERS
@@ -79,6 +79,8 @@ def _source(function: str, name: str | None, options: dict[str, Any]) -> tuple[A
 def _print(path: str, made: Any, report: dict[str, Any] | None) -> None:
     for old, new in made.renamed.items():
         click.echo(f"note: {old} is called {' and '.join(new)}", err=True)
+    for note in getattr(made, "notes", ()):
+        click.echo(f"note: {note}", err=True)
     if report is None:
         click.echo(f"{path}: written, not verified")
     else:

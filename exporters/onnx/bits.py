@@ -116,6 +116,7 @@ def float_bits(g: Graph, x: Tensor) -> Tensor:
         return Tensor(None, x.shape, bits, x.stored, np.asarray(x.array, order="C").view(bits))
     if g.opset >= 26:
         return g.emit("BitCast", [x], x.shape, bits, {"to": ELEMENTS[bits.name]}, x.stored)
+    g.notes["before opset 26, every NaN has the same bits: its sign and payload cannot be read"] = None
     if x.dtype == BF16:
         wide = float_bits(g, g.cast(x, F32))
         return g.cast(g("BitShift", wide, g.like(16, wide), direction="RIGHT"), bits)

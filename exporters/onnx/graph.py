@@ -82,6 +82,7 @@ class Graph:
         self._known: dict[Any, str] = {}
         self._count = 0
         self.made: list[dict[Any, Tensor]] = [{}]
+        self.notes: dict[str, None] = {}          # what the user should know of the model, each once
 
     # ---- names and constants ----
     def fresh(self, prefix: str = "t") -> str:

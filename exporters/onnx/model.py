@@ -31,7 +31,8 @@ class Exported:
     """A model, and how its arrays relate to those of the program.
 
     model: a ModelProto.  inputs, outputs: the names of the model's arrays for each argument and result; a complex one has
-    two, its real and its imaginary part.  renamed: program name -> names in the model, where they differ.
+    two, its real and its imaginary part.  renamed: program name -> names in the model, where they differ.  notes: where the
+    model differs from the program for some inputs.
     """
     model: Any
     inputs: list[tuple[str, ...]]
@@ -39,6 +40,7 @@ class Exported:
     input_types: list[stablehlo.Type] = field(default_factory=list)
     output_types: list[stablehlo.Type] = field(default_factory=list)
     renamed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def data(self) -> bytes:
@@ -92,7 +94,7 @@ def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str
     outputs = [names(w, f"output_{i}", v.type) for i, (w, v) in enumerate(zip(results, program.body.outputs, strict=True))]
     model = _model(g, program, [t for v in arguments for t in flat([c.env[v]])], _named(g, found, outputs), metadata or {})
     return Exported(model, inputs, outputs, [v.type for v in arguments], program.output_types,
-                    {w: n for w, n in zip([*wanted, *results], [*inputs, *outputs]) if w and n != (w,)})
+                    {w: n for w, n in zip([*wanted, *results], [*inputs, *outputs]) if w and n != (w,)}, list(g.notes))
 
 
 def _named(g: Graph, values: Sequence[Any], names: Sequence[tuple[str, ...]]) -> list[Tensor]:

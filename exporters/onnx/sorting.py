@@ -165,6 +165,8 @@ def _top_k(c: Lowering, op: Op, x: Tensor) -> list[Tensor]:
     if len(parts) == 1:
         index = _top(g, parts[0], k, True)
     else:
+        g.notes["before opset 26, top_k takes every NaN for the largest number; XLA takes those with a sign for the smallest"] \
+            = None
         index = g.slice(_by_keys(g, [x], [Key(0, True, False)]), [0] * x.rank, (*x.shape[:-1], k))
     values = g("GatherElements", x, index, shape=index.shape, axis=x.rank - 1)
     return [values, g.cast(index, op.results[1].dtype)]
