@@ -478,7 +478,7 @@ def bind_arguments(module: Any, attributes: Mapping[int, str]) -> None:
 def specialize(module: Any, shapes: Sequence[tuple[int, ...]]) -> None:
     """Give the arguments of `@main` these static shapes and refine all types that follow, in place."""
     ir = _dialects()[0]
-    with module.context:
+    with module.context, ir.Location.unknown(module.context):
         main = next(op for op in module.body.operations if op.attributes["sym_name"].value == "main")
         arguments = list(main.regions[0].blocks[0].arguments)
         for argument, shape in zip(arguments, shapes, strict=True):
