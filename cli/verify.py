@@ -13,12 +13,44 @@ from ._output import loader_warnings, print_json, stage, table
 @click.option("--strict", is_flag=True, help="Fail instead of compiling the program where no executable fits.")
 @click.option("--key", "-k", "keys", multiple=True, metavar="PEM|HEX",
               help="Require a signature by this public key, or by one of several.")
+@click.option("--against", metavar="FILE", help="For an exported file: the .aot artifact or StableHLO file that it came from.")
+@click.option("--function", metavar="NAME", help="With --against: which function of the artifact.  [default: the only one]")
+@click.option("--report", type=click.Choice(["html", "json"]), help="With --against: print the report as a page or as JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def command(file: str, rtol: float | None, strict: bool, keys: tuple[str, ...], as_json: bool) -> int:
+def command(file: str, rtol: float | None, strict: bool, keys: tuple[str, ...], against: str | None, function: str | None,
+            report: str | None, as_json: bool) -> int:
     """Check the signature, every member's checksum, and replay the inputs recorded at build time.
 
+    A file that `aot export` wrote is run in its own runtime and compared with XLA on recorded, random and edge inputs.
     Exits with 3 when a result differs by more than the tolerance.
+
+    \b
+    aot verify model.aot
+    aot verify model.onnx --against model.aot --report html > report.html
     """
+    if against is not None:
+        return _exported(file, against, function, rtol, "json" if as_json else report)
+    if function or report:
+        raise click.UsageError("--function and --report need --against")
+    return _artifact(file, rtol, strict, keys, as_json)
+
+
+def _exported(file: str, against: str, function: str | None, rtol: float | None, form: str | None) -> int:
+    from aot.exporters import report_page, source, verify
+
+    from ._verified import print_cases
+    with stage(f"verifying {file}"):
+        report = verify.verify(source.load(against, function), file, rtol=rtol)
+    if form == "html":
+        click.echo(report_page.page(report))
+    elif form == "json":
+        print_json(report)
+    else:
+        print_cases(report)
+    return OK if report["ok"] else DIFFERS
+
+
+def _artifact(file: str, rtol: float | None, strict: bool, keys: tuple[str, ...], as_json: bool) -> int:
     from aot import replay
     with stage(f"verifying {file}"), loader_warnings():
         report = replay.verify(file, rtol=rtol, strict=strict, trusted_keys=keys or None)

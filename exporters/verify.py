@@ -229,8 +229,8 @@ def ulp_error(got: np.ndarray, want: np.ndarray, largest: float = 0.0) -> float 
 def _ordered(x: np.ndarray) -> np.ndarray:
     """Unsigned integers that are one apart for neighbouring floats; both zeros are one number."""
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
-    bits, sign = (x + x.dtype.type(0)).view(unsigned), unsigned.type(1 << (x.dtype.itemsize * 8 - 1))
-    return np.where(bits & sign, ~bits, bits | sign).astype(np.uint64)
+    bits, sign = np.ascontiguousarray(x).view(unsigned), unsigned.type(1 << (x.dtype.itemsize * 8 - 1))
+    return np.where(bits & sign, sign - (bits ^ sign), bits | sign).astype(np.uint64)
 
 
 def _types(arrays: Sequence[np.ndarray]) -> str:
