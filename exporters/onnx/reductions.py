@@ -143,8 +143,11 @@ def _reduce_window(c: Lowering, op: Op, *xs: Any) -> list[Any]:
     operands, inits, body = list(xs[:n]), xs[n:], op.regions[0]
     w = Window(op, operands[0].rank)
     kind = reducer(body) if n == 1 else ""
-    if kind and (fast := cumulative(g, kind, w, operands[0])) is not None:
-        return [fast if is_neutral(kind, inits[0]) else combine(g, kind, fast, inits[0])]
+    if kind and not isinstance(operands[0], Pair):
+        fast = cumulative(g, kind, w, operands[0])
+        fast = pooled(g, kind, w, op, operands[0]) if fast is None else fast
+        if fast is not None:
+            return [fast if is_neutral(kind, inits[0]) else combine(g, kind, fast, inits[0])]
 
     def step(a: list[Any], b: list[Any]) -> list[Any]:
         if kind and not isinstance(a[0], Pair):
@@ -195,9 +198,9 @@ def _slide(g: Graph, parts: list[Any], axis: int, w: Window, step: Callable[[lis
     return [each(lambda t: cut(t, 0, out, stride), f) for f in found] if stride > 1 else found
 
 
-def cumulative(g: Graph, kind: str, w: Window, x: Any) -> Tensor | None:
+def cumulative(g: Graph, kind: str, w: Window, x: Tensor) -> Tensor | None:
     """CumSum, and CumProd since opset 26: a window over all elements before (or after) along one axis."""
-    if isinstance(x, Pair) or kind not in ("add", "multiply") or (kind == "multiply" and g.opset < 26):
+    if kind not in ("add", "multiply") or (kind == "multiply" and g.opset < 26):
         return None
     wide = [i for i, n in enumerate(w.sizes) if n != 1]
     if len(wide) != 1 or any(n != 1 for n in (*w.strides, *w.base, *w.dilations)) or x.dtype == BOOL:
@@ -213,6 +216,33 @@ def cumulative(g: Graph, kind: str, w: Window, x: Any) -> Tensor | None:
         x = g.cast(x, F32)
     made = g(operator, x, g.constant(np.int64(axis)), shape=x.shape, cast=0, **({"reverse": 1} if edge[1] else {}))
     return g.cast(made, own)
+
+
+def pooled(g: Graph, kind: str, w: Window, op: Op, x: Tensor) -> Tensor | None:
+    """AveragePool and MaxPool over two axes of four, for float32.
+
+    The runtime's MaxPool may lose NaN and -Inf.  After a ReLU there is no -Inf, and the mean of a window, which is at most
+    the largest element, brings NaN back.
+    """
+    axes = [i for i in range(x.rank) if w.sizes[i] != 1 or w.strides[i] != 1 or w.low[i] or w.high[i]]
+    made_by = op.operands[0].op
+    if x.rank != 4 or axes not in ([1, 2], [2, 3]) or x.dtype != F32 or any(n != 1 for n in (*w.base, *w.dilations)):
+        return None
+    if any(not 0 <= p < w.sizes[i] for i in axes for p in (w.low[i], w.high[i])) or 0 in (*x.shape, *op.shape):
+        return None
+    if kind != "add" and (kind != "maximum" or made_by is None or made_by.name != "onnx.Relu"):
+        return None
+    order = [0, 3, 1, 2] if axes == [1, 2] else [0, 1, 2, 3]
+    attrs = {"kernel_shape": [w.sizes[i] for i in axes], "strides": [w.strides[i] for i in axes],
+             "pads": [*(w.low[i] for i in axes), *(w.high[i] for i in axes)]}
+    turned, shape = g.transpose(x, order), [op.shape[i] for i in order]
+    mean = g("AveragePool", turned, shape=shape, count_include_pad=int(kind == "add"), **attrs)
+    if kind == "add":
+        found = g("Mul", mean, g.like(math.prod(w.sizes), mean))
+    else:
+        top = g("MaxPool", turned, shape=shape, **attrs)
+        found = g("Max", top, g("Min", mean, top))
+    return g.transpose(found, list(np.argsort(order)))
 
 
 # ---- select_and_scatter ----------------------------------------------------------------------------------------------

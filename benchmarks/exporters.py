@@ -1,0 +1,148 @@
+"""Exported models in onnxruntime against XLA:CPU, one thread each: `python benchmarks/exporters.py [transformer|cnn|export]`.
+
+Both sides run on one core in turn, in several rounds; figures are the best of each.  A ratio below 1 means that the exported
+model needs less time.  Where jax2onnx is installed, its file of the same function takes part.
+"""
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+import numpy as np
+
+import aot
+from aot import lax, nn, tree_util
+from aot import numpy as jnp
+from aot.exporters import onnx, stablehlo
+from aot.exporters.onnx.run import session
+
+RNG = np.random.default_rng(0)
+WIDTH, HEADS, LAYERS, WORDS, BATCH, LENGTH = 256, 8, 4, 1000, 4, 128
+
+
+def f32(*shape, scale=.05):
+    return (RNG.standard_normal(shape) * scale).astype(np.float32)
+
+
+# ---- a transformer -------------------------------------------------------------------------------------------------
+
+def transformer_parameters():
+    d = WIDTH
+    layer = lambda: {"qkv": f32(d, 3 * d), "qb": f32(3 * d), "o": f32(d, d), "ob": f32(d), "up": f32(d, 4 * d),
+                     "ub": f32(4 * d), "down": f32(4 * d, d), "db": f32(d), "g1": 1 + f32(d), "b1": f32(d), "g2": 1 + f32(d),
+                     "b2": f32(d)}
+    return {"words": f32(WORDS, d), "places": f32(LENGTH, d), "layers": [layer() for _ in range(LAYERS)], "g": 1 + f32(d),
+            "b": f32(d)}
+
+
+def layer_norm(x, g, b):
+    mean = x.mean(-1, keepdims=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+    return (x - mean) * lax.rsqrt(variance + 1e-5) * g + b
+
+
+def attention(p, x):
+    b, t, d = x.shape
+    qkv = (x @ p["qkv"] + p["qb"]).reshape(b, t, 3, HEADS, d // HEADS)
+    scores = jnp.einsum("bqhd,bkhd->bhqk", qkv[:, :, 0], qkv[:, :, 1]) / np.sqrt(d // HEADS)
+    scores = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -1e9)
+    return jnp.einsum("bhqk,bkhd->bqhd", nn.softmax(scores, axis=-1), qkv[:, :, 2]).reshape(b, t, d) @ p["o"] + p["ob"]
+
+
+def transformer(p, words):
+    x = p["words"][words] + p["places"]
+    for l in p["layers"]:
+        x = x + attention(l, layer_norm(x, l["g1"], l["b1"]))
+        hidden = nn.gelu(layer_norm(x, l["g2"], l["b2"]) @ l["up"] + l["ub"], approximate=False)
+        x = x + hidden @ l["down"] + l["db"]
+    return layer_norm(x, p["g"], p["b"]) @ p["words"].T
+
+
+# ---- a residual network --------------------------------------------------------------------------------------------
+
+def conv(x, k, stride=1):
+    return lax.conv_general_dilated(x, k, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def cnn_parameters():
+    found, c = {"stem": f32(3, 3, 3, 32), "w": f32(128, 10)}, 32
+    for i, n in enumerate((32, 64, 128)):
+        found |= {f"a{i}": f32(3, 3, c, n), f"ab{i}": f32(n), f"b{i}": f32(3, 3, n, n), f"bb{i}": f32(n),
+                  f"s{i}": f32(1, 1, c, n)}
+        c = n
+    return found
+
+
+def cnn(p, x):
+    x = nn.relu(conv(x, p["stem"]))
+    x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "SAME")
+    for i in range(3):
+        stride = 1 if i == 0 else 2
+        y = conv(nn.relu(conv(x, p[f"a{i}"], stride) + p[f"ab{i}"]), p[f"b{i}"]) + p[f"bb{i}"]
+        x = nn.relu(y + conv(x, p[f"s{i}"], stride))
+    return x.mean((1, 2)) @ p["w"]
+
+
+# ---- measuring -----------------------------------------------------------------------------------------------------
+
+def exported(f, p, x):
+    """(model, seconds to export the lowered program)"""
+    lowered = aot.jit(f).trace(p, x).lower()
+    arrays = [*(np.asarray(c) for c in lowered.consts), *map(np.asarray, tree_util.tree_leaves(p))]
+    start = time.perf_counter()
+    program = stablehlo.bind(stablehlo.read(lowered.text, keep=onnx.KEEP), {i: (f"p{i}", a) for i, a in enumerate(arrays)})
+    made = onnx.export(program)
+    return made, time.perf_counter() - start
+
+
+def best_of(calls, rounds=7, repeat=3):
+    """The best time of each call in milliseconds, measured in turn."""
+    best = [float("inf")] * len(calls)
+    for _ in range(rounds):
+        for i, call in enumerate(calls):
+            for _ in range(repeat):
+                start = time.perf_counter()
+                call()
+                best[i] = min(best[i], (time.perf_counter() - start) * 1e3)
+    return best
+
+
+def compare(name, f, p, x, bar):
+    made, seconds = exported(f, p, x)
+    loaded, feed = session(made.data), {made.inputs[0][0]: x}
+    compiled, on_device = aot.jit(f), tree_util.tree_map(jnp.asarray, p)
+    given = jnp.asarray(x)
+    want, got = np.asarray(compiled(on_device, given)), loaded.run(None, feed)[0]
+    error = np.abs(want - got).max() / np.abs(want).max()
+    ort, xla = best_of([lambda: loaded.run(None, feed), lambda: compiled(on_device, given).block_until_ready()])
+    print(f"{name:12} onnxruntime {ort:7.1f} ms   XLA {xla:7.1f} ms   ratio {ort / xla:.2f} (bar {bar})   error {error:.1e}   "
+          f"{len(made.model.graph.node)} nodes, exported in {seconds:.2f} s")
+
+
+def export_time():
+    """A training step of the transformer: operations, and seconds to export them."""
+    def step(p, words):
+        loss, g = aot.value_and_grad(lambda p: (transformer(p, words) ** 2).mean())(p)
+        return loss, tree_util.tree_map(lambda a, b: a - 1e-3 * b, p, g)
+    lowered = aot.jit(step).trace(transformer_parameters(), np.zeros((BATCH, LENGTH), np.int32)).lower()
+    start = time.perf_counter()
+    made = onnx.export(lowered.text)
+    print(f"training step: {lowered.text.count(' = ')} operations, {len(made.model.graph.node)} nodes, exported in "
+          f"{time.perf_counter() - start:.2f} s")
+
+
+ROWS = {
+    "transformer": lambda: compare("transformer", transformer, transformer_parameters(),
+                                   RNG.integers(0, WORDS, (BATCH, LENGTH)).astype(np.int32), 1.1),
+    "cnn": lambda: compare("cnn", cnn, cnn_parameters(), f32(8, 64, 64, 3, scale=1), 0.85),
+    "export": export_time,
+}
+
+if __name__ == "__main__":
+    for row in sys.argv[1:] or ROWS:
+        ROWS[row]()
