@@ -253,6 +253,36 @@ class Config(threading.local):
 
 def _changed() -> None:
     type.__setattr__(Config, "_version", Config._version + 1)
+    gate.new_epoch()
+
+
+class Gate:
+    """One look that tells a compiled call that nothing has changed: `ready` is the object it was before.
+
+    While any thread traces, or has options of its own, it is None, and calls look at everything."""
+    __slots__ = ("ready", "_epoch", "_busy", "_lock")
+
+    def __init__(self):
+        self.ready = self._epoch = object()
+        self._busy, self._lock = 0, threading.Lock()
+
+    def close(self) -> None:
+        with self._lock:
+            self._busy, self.ready = self._busy + 1, None
+
+    def open(self) -> None:
+        with self._lock:
+            self._busy -= 1
+            self.ready = None if self._busy else self._epoch
+
+    def new_epoch(self) -> None:
+        """Options have changed for every thread."""
+        with self._lock:
+            self._epoch = object()
+            self.ready = None if self._busy else self._epoch
+
+
+gate = Gate()
 
 
 _TRACE_NAMES: list[str] = []
@@ -269,9 +299,11 @@ def override(name: str, value: Any) -> Iterator[None]:
     before, key = mine.get(short, _UNSET), mine.get("_key")
     mine[short] = checked
     mine.pop("_key", None)
+    gate.close()
     try:
         yield
     finally:
+        gate.open()
         if before is _UNSET:
             mine.pop(short, None)
         else:

@@ -277,7 +277,7 @@ def test_inspect(good, affine):
 
 def test_verify(good, affine):
     report = json.loads(good("verify", affine, "--json"))
-    assert report["ok"] and report["members"] == 3
+    assert report["ok"] and report["members"] == 4
     assert report["functions"][0]["outputs"] == [{"name": "result", "type": "f32[2,3]", "ok": True,
                                                   "max_abs_error": 0.0, "max_rel_error": 0.0}]
 

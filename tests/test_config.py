@@ -282,3 +282,52 @@ def test_warnings_point_at_the_user(package):
     with pytest.warns(UserWarning) as caught:
         package.call(warn)
     assert caught[0].filename == __file__
+
+
+# ---- the gate of compiled calls --------------------------------------------------------------------------------------
+
+def test_calls_see_every_change_of_options_and_traces():
+    """A call that was dispatched in C++ looks again after an option changed, within contexts, threads and traces."""
+    import threading
+    twice = aot.jit(lambda x: x * 2)
+    x = np.arange(3, dtype=np.float64)
+    for _ in range(3):
+        assert twice(x).dtype == np.float32
+    with aot.enable_x64(True):
+        assert twice(x).dtype == np.float64
+        seen = []
+        t = threading.Thread(target=lambda: seen.append(twice(x).dtype))
+        t.start()
+        t.join()
+        assert seen == [np.float32]
+    assert twice(x).dtype == np.float32
+    jaxpr = aot.make_jaxpr(lambda y: y + twice(jnp.ones(3)).sum())(1.0)
+    assert "jit" in str(jaxpr) or "pjit" in str(jaxpr)
+    aot.config.update("enable_x64", True)
+    try:
+        assert twice(x).dtype == np.float64 and twice(x).dtype == np.float64
+    finally:
+        aot.config.update("enable_x64", False)
+    assert twice(x).dtype == np.float32
+    with pytest.raises(ZeroDivisionError), aot.enable_x64(True):
+        raise ZeroDivisionError
+    assert aot.config.enable_x64 is False and twice(x).dtype == np.float32
+
+
+def test_the_gate_opens_when_the_last_one_leaves():
+    from aot.config import Gate
+    gate = Gate()
+    first = gate.ready
+    gate.close(), gate.close()
+    assert gate.ready is None
+    gate.open()
+    assert gate.ready is None
+    gate.open()
+    assert gate.ready is first
+    gate.new_epoch()
+    assert gate.ready not in (None, first)
+    gate.close()
+    gate.new_epoch()
+    assert gate.ready is None
+    gate.open()
+    assert gate.ready not in (None, first)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -252,9 +253,14 @@ def dynamic_slice_in_dim(operand, start_index, slice_size: int, axis: int = 0, *
     return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
+def _clamped(index: Any, allow_negative: Any) -> Any:
+    """An index that is refused nowhere: as an array, a negative one that does not count from the end is clamped to 0."""
+    return np.asarray(index, np.int32) if isinstance(index, (int, np.integer)) and not allow_negative else index
+
+
 def dynamic_index_in_dim(operand, index, axis: int = 0, keepdims: bool = True, *, allow_negative_indices=True):
     """One computed index along a dimension."""
-    out = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
+    out = dynamic_slice_in_dim(operand, _clamped(index, allow_negative_indices), 1, axis, allow_negative_indices=allow_negative_indices)
     return out if keepdims else squeeze(out, (axis,))
 
 
@@ -273,6 +279,7 @@ def dynamic_update_index_in_dim(operand, update, index, axis: int, *, allow_nega
     axis = canonical_axis(axis, ndim)
     if typeof(update).ndim != ndim:
         update = expand_dims(update, (axis,))
-    return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)
+    return dynamic_update_slice_in_dim(operand, update, _clamped(index, allow_negative_indices), axis,
+                                       allow_negative_indices=allow_negative_indices)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from aot import errors, source
 from aot.array_methods import ArrayMethods
+from aot.config import gate
 from aot.source import user_frame
 from aot.trace.aval import ShapedArray, typeof
 from aot.trace.jaxpr import Eqn, Jaxpr, Literal, Var
@@ -95,9 +96,11 @@ state = _State()
 def tracing(trace: Trace):
     before = state.trace
     state.trace = trace
+    gate.close()
     try:
         yield trace
     finally:
+        gate.open()
         state.trace = before
 
 
