@@ -350,14 +350,12 @@ def tables(data):
     return s.ModelT.InitFromPackedBuf(data, 0)
 
 
-def operators(data):
-    """(name of the builtin operator, element types of its operands) of all nodes."""
+def nodes_of(data):
+    """For each subgraph: its table, and (name of the builtin operator, node) of all nodes."""
     from ai_edge_litert import schema_py_generated as s
-    codes = {v: k for k, v in vars(s.BuiltinOperator).items() if isinstance(v, int)}
-    types = {v: k for k, v in vars(s.TensorType).items() if isinstance(v, int)}
-    model = tables(data)
-    return [(codes[model.operatorCodes[op.opcodeIndex].builtinCode], [types[g.tensors[i].type] for i in op.inputs])
-            for g in model.subgraphs for op in g.operators or []]
+    codes, model = {v: k for k, v in vars(s.BuiltinOperator).items() if isinstance(v, int)}, tables(data)
+    return [(g, [(codes[model.operatorCodes[node.opcodeIndex].builtinCode], node) for node in g.operators or []])
+            for g in model.subgraphs]
 
 
 def load_and_call(path, **inputs):
@@ -429,22 +427,64 @@ def test_no_tensor_or_buffer_is_left_over():
 
 # ---- runtimes ---------------------------------------------------------------------------------------------------------
 
-def test_only_kernels_of_the_runtime_are_used():
-    """Everything that tflite-runtime 2.14 is given is in its table, for every operation on every type."""
-    from aot.exporters.tflite.flatbuffer import TENSOR_TYPES
-    from aot.exporters.tflite.kernels import DATA_OPERAND, PROFILES
-    profile, names, exports = PROFILES["2.14"], {v: k for k, v in TENSOR_TYPES.items()}, 0
-    for _, fun, args in [*STRUCTURAL, *exported.FUNCTIONS[::4]]:
+@pytest.fixture(scope="module")
+def subgraphs():
+    """(runtime, table of a subgraph, its nodes as (operator, node)) of the models of many functions, for both runtimes."""
+    found = []
+    for _, fun, args in [*STRUCTURAL[::2], *exported.FUNCTIONS[::6]]:
         with aot.enable_x64(True):
             text = program_of(fun, *args).content
-        try:
-            data = tflite.export(text, runtime="2.14").data
-        except Refused:
-            continue
-        exports += 1
-        for operator, types in operators(data):
-            assert profile.has(operator, np.dtype(names[types[DATA_OPERAND.get(operator, 0)]])), (operator, types)
-    assert exports > 30
+        for runtime in ("current", "2.14"):
+            try:
+                found += [(runtime, *row) for row in nodes_of(tflite.export(text, runtime=runtime).data)]
+            except Refused:
+                pass
+    assert len([row for row in found if row[0] == "2.14"]) > 20
+    return found
+
+
+def test_only_kernels_of_the_runtime_are_used(subgraphs):
+    from ai_edge_litert import schema_py_generated as s
+
+    from aot.exporters.tflite.flatbuffer import TENSOR_TYPES
+    from aot.exporters.tflite.kernels import DATA_OPERAND, PROFILES
+    names = {getattr(s.TensorType, v): k for k, v in TENSOR_TYPES.items()}
+    for runtime, g, nodes in subgraphs:
+        for operator, node in nodes:
+            dtype = names[g.tensors[node.inputs[DATA_OPERAND.get(operator, 0)]].type]
+            assert PROFILES[runtime].has(operator, np.dtype(dtype)), (operator, dtype)
+
+
+#: what the runtime computes while it prepares, if all operands are constant, in memory that nested subgraphs lose
+EARLY = {"RESHAPE", "GATHER", "ADD", "SUB", "MUL", "CONCATENATION"}
+VIEWS = {"RESHAPE", "BITCAST"}
+
+
+def test_no_node_has_only_constants(subgraphs):
+    for _, g, nodes in subgraphs:
+        made = {*(g.inputs if g.inputs is not None else ()), *(int(i) for _, node in nodes for i in node.outputs)}
+        for operator, node in nodes:
+            assert operator not in EARLY or made.intersection(int(i) for i in node.inputs), (operator, list(node.inputs))
+
+
+def test_views_between_others_have_one_reader(subgraphs):
+    """The runtime's memory planner forgets the other readers of a view that has a view."""
+    for _, g, nodes in subgraphs:
+        readers = [int(i) for _, node in nodes for i in node.inputs] + [int(i) for i in g.outputs]
+        views = {int(node.outputs[0]): int(node.inputs[0]) for operator, node in nodes if operator in VIEWS}
+        assert all(readers.count(owner) == 1 for owner in views.values() if owner in views)
+
+
+@pytest.mark.parametrize("seed", [7, 82, 91, 189])
+def test_random_programs(seed):
+    """Nested control flow under transformations; more of them: tests/fuzz.py has the generator."""
+    pytest.importorskip("jax")
+    from tests import fuzz
+    program, transform, args = fuzz.case(seed)
+    fun = fuzz.TRANSFORMS[transform](aot, aot.lax, fuzz.build(program, aot, aot.lax))
+    made = program_of(lambda *xs: tree_util.tree_leaves(fun(*xs)), *args)
+    got, want = compared(made.content, list(args))
+    assert all(np.allclose(a, b, rtol=2e-3, atol=5e-4 * max(1, np.abs(b).max()), equal_nan=True) for a, b in zip(got, want, strict=True))
 
 
 def test_a_runtime_without_a_kernel_is_named():
@@ -480,6 +520,9 @@ def test_types_that_the_format_has_not():
 
 # ---- smaller models ---------------------------------------------------------------------------------------------------
 
+INT8 = 9            # of the schema's TensorType
+
+
 def signal_to_noise(got, want): return 10 * np.log10((want ** 2).sum() / ((got - want) ** 2).sum())
 
 
@@ -494,7 +537,8 @@ def test_quantization(tmp_path, mode, decibels, size):
     assert signal_to_noise(got, want) > decibels
     full = tflite.export(made_source.program(), output_names=["y"], input_names=["x"])
     assert len(made.data) <= size * len(full.data)
-    found = [name for name, types in operators(made.data) if types[:2] == ["INT8", "INT8"]]
+    found = [operator for g, nodes in nodes_of(made.data) for operator, node in nodes
+             if len(node.inputs) > 1 and all(g.tensors[i].type == INT8 for i in node.inputs[:2])]
     assert sorted(found) == (["CONV_2D", "FULLY_CONNECTED"] if mode == "int8" else [])
 
 
