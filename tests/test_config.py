@@ -9,8 +9,11 @@ import threading
 import warnings
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+import aot
+import aot.numpy as jnp
 from aot import errors, source
 from aot.config import OPTIONS, State, config, make_user_context, override
 
@@ -288,7 +291,6 @@ def test_warnings_point_at_the_user(package):
 
 def test_calls_see_every_change_of_options_and_traces():
     """A call that was dispatched in C++ looks again after an option changed, within contexts, threads and traces."""
-    import threading
     twice = aot.jit(lambda x: x * 2)
     x = np.arange(3, dtype=np.float64)
     for _ in range(3):

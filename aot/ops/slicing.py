@@ -260,7 +260,8 @@ def _clamped(index: Any, allow_negative: Any) -> Any:
 
 def dynamic_index_in_dim(operand, index, axis: int = 0, keepdims: bool = True, *, allow_negative_indices=True):
     """One computed index along a dimension."""
-    out = dynamic_slice_in_dim(operand, _clamped(index, allow_negative_indices), 1, axis, allow_negative_indices=allow_negative_indices)
+    out = dynamic_slice_in_dim(operand, _clamped(index, allow_negative_indices), 1, axis,
+                               allow_negative_indices=allow_negative_indices)
     return out if keepdims else squeeze(out, (axis,))
 
 
