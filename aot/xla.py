@@ -5,11 +5,13 @@ few calls it needs).  Everything here is lazy: importing this module costs nothi
 """
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, Callable, Collection, Mapping, Sequence
+from typing import Any, Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -279,13 +281,16 @@ def cross_compile(text: str, kind: str, plugin: str | None, topology: str, confi
     if not xc.pjrt_plugin_loaded(kind):
         _plugins[kind] = xc.load_pjrt_plugin_dynamically(kind, plugin)
         xc.initialize_pjrt_plugin(kind)
+    for target in _partitioners:
+        _register_partitioner(target, c_api=_plugins[kind])
     if kind == "tpu":
         described = xc.make_tfrt_tpu_c_api_device_topology(topology)
     else:
         described = xc.make_c_api_device_topology(_plugins[kind], "", target_config=config, topology=topology)
     devices = described._make_compile_only_devices()[:count]
     options = compile_options(count, [d.id for d in devices], **flags)
-    return devices[0].client.compile(parse(text), _device_list(tuple(devices)), options)
+    with _errors_of_partitioners():
+        return devices[0].client.compile(parse(text), _device_list(tuple(devices)), options)
 
 
 _plugins: dict[str, Any] = {}
@@ -558,7 +563,8 @@ def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[C
     options = compile_options(len(devices), [d.id for d in devices], **flags)
     module: Any = parse(text) if host_callbacks else text.encode()
     kwargs = {"host_callbacks": list(host_callbacks)} if host_callbacks else {}
-    return client().compile_and_load(module, _device_list(tuple(devices)), options, **kwargs)
+    with _errors_of_partitioners():
+        return client().compile_and_load(module, _device_list(tuple(devices)), options, **kwargs)
 
 
 def output_tiles(executable, ndims: Sequence[int]) -> list[tuple[tuple[int, ...], list[int]] | None]:
@@ -566,11 +572,81 @@ def output_tiles(executable, ndims: Sequence[int]) -> list[tuple[tuple[int, ...]
     protos = executable.get_output_shardings()
     if protos is None:
         return [None] * len(ndims)
-    out: list = []
-    for proto, n in zip(protos, ndims):
-        s = _mod("xc").HloSharding.from_proto(proto)
-        if s.is_replicated():
-            out.append(None)
-            continue
-        out.append((tuple(s.tile_assignment_dimensions()[:n]), list(s.tile_assignment_devices())))
-    return out
+    return [tiles_of(_mod("xc").HloSharding.from_proto(proto), n) for proto, n in zip(protos, ndims)]
+
+
+def tiles_of(sharding, ndim: int) -> tuple[tuple[int, ...], list[int]] | None:
+    """XLA's sharding as (tiles, device order), None for replicated."""
+    if sharding.is_replicated():
+        return None
+    return tuple(sharding.tile_assignment_dimensions()[:ndim]), list(sharding.tile_assignment_devices())
+
+
+def tile_shape(logical, shape: Sequence[int]) -> tuple[int, ...]:
+    """What one device holds of an array of this shape (rounded up, as XLA does it)."""
+    return tuple(-(-n // d) for n, d in zip(shape, logical.tiles(len(shape))[0]))
+
+
+# ---- operations that say themselves how they are partitioned --------------------------------------------------------------
+
+_partitioners: dict[str, Callable] = {}
+_partitioner_errors: list[BaseException] = []
+
+
+def register_partitioner(target: str, partition: Callable) -> None:
+    """XLA asks partition about custom calls of this target, once for each of them that a program has.
+
+    partition(the call's backend_config, arguments, results) with (shape, dtype, tiles or None) for each -> (StableHLO of
+    what one device does, shardings of the arguments, shardings of the results), shardings as in aot/sharding.py."""
+    if target not in _partitioners:
+        _partitioners[target] = partition
+        _register_partitioner(target)
+
+
+def _register_partitioner(target: str, **where: Any) -> None:
+    """where: the C API of a plugin, for its compiler."""
+    _mod("xc").register_custom_call_partitioner(target, lambda user, shape, key: user, _partitioned(_partitioners[target]),
+                                                _no_inference, can_side_effecting_have_replicated_sharding=True, **where)
+
+
+def _no_inference(arg_shapes, arg_shardings, result_shape, key):
+    raise NotImplementedError("shardings follow from the sharding rule of the call")
+
+
+def _partitioned(partition: Callable) -> Callable:
+    def asked(arg_shapes, arg_shardings, result_shape, result_sharding, key):
+        several = result_shape.is_tuple()
+        result_shapes = result_shape.tuple_shapes() if several else [result_shape]
+        result_shardings = result_sharding.tuple_elements() if several else [result_sharding]
+        describe = lambda shapes, shardings: [(tuple(s.dimensions()), s.numpy_dtype(), tiles_of(h, len(s.dimensions())))
+                                              for s, h in zip(shapes, shardings)]
+        hlo = lambda shapes, ours: [hlo_sharding(s, len(x.dimensions())) for x, s in zip(shapes, ours)]
+        try:
+            text, ins, outs = partition(key.decode(), describe(arg_shapes, arg_shardings),
+                                        describe(result_shapes, result_shardings))
+            results = hlo(result_shapes, outs)
+            packed = _mod("xc").HloSharding.tuple_sharding(result_shape, results) if several else results[0]
+            return bytecode(text), hlo(arg_shapes, ins), packed
+        except BaseException as e:
+            _partitioner_errors.append(e)
+            raise
+    return asked
+
+
+@contextmanager
+def _errors_of_partitioners() -> Iterator[None]:
+    """An exception of a partitioner is the caller's own, and not one of XLA."""
+    _partitioner_errors.clear()
+    try:
+        yield
+    except _mod("XlaRuntimeError"):
+        if _partitioner_errors:
+            raise _partitioner_errors.pop() from None
+        raise
+
+
+def bytecode(text: str) -> bytes:
+    """StableHLO text -> MLIR bytecode."""
+    module, out = parse(text), io.BytesIO()
+    module.operation.write_bytecode(out)
+    return out.getvalue()

@@ -33,8 +33,8 @@ def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[C
 
 def _through(text: str, devices: Sequence, flags: dict, callbacks: Sequence, compile: Callable[[], Any]) -> Any:
     """The executable from the cache, or compiled and stored.  Programs that call back into this process never are."""
-    store = cache.active()
-    if store is None or callbacks:
+    store = None if callbacks else store_for(text)
+    if store is None:
         return compile()
     fields = {**host_fields(text, flags), **({"on": [d.id for d in devices]} if devices else {})}
     found = store.get(k := cache.key(fields))
@@ -54,6 +54,11 @@ def _through(text: str, devices: Sequence, flags: dict, callbacks: Sequence, com
     return executable
 
 
+def store_for(text: str) -> Any:
+    """The cache in use, if the text decides the executable: rules of custom_partitioning are functions of this process."""
+    return None if "@CustomSPMDPartitioning" in text else cache.active()
+
+
 @dataclass
 class Built:
     """An executable in both forms (`loaded` is None for other machines), and what is known about it.
@@ -71,7 +76,7 @@ def build(text: str, target: Any, flags: dict[str, Any]) -> Built:
     Raises AotError when the target's compiler refuses the program.
     """
     host, fields = target.kind == "cpu", fields_of(text, target, flags)
-    store, k = cache.active(), cache.key(fields)
+    store, k = store_for(text), cache.key(fields)
     if store is not None and (found := store.lookup(k)):
         built = _from_cache(*found, host, text, target, flags)
         if built is not None:
