@@ -280,18 +280,23 @@ def _is_tanh_argument(v: Value, x: Value) -> bool:
     if total is None or abs(k - math.sqrt(2 / math.pi)) > 1e-6:
         return False
     for first, cube in (total.operands, total.operands[::-1]):
-        y, q = _factor(cube)
-        if first is x and abs(q - 0.044715) < 1e-7 and _powers(y, x) == 3:
+        k, n = _monomial(cube, x)
+        if first is x and abs(k - 0.044715) < 1e-7 and n == 3:
             return True
     return False
 
 
-def _powers(v: Value, x: Value) -> int:
-    """n of x ** n written as products, -100 for anything else."""
+def _monomial(v: Value, x: Value) -> tuple[float, int]:
+    """(k, n) of k * x ** n written as products; n is far below 0 for anything else."""
     if v is x:
-        return 1
+        return 1.0, 1
+    if (k := splat(v)) is not None:
+        return k, 0
     op = by(v, "multiply")
-    return sum(_powers(o, x) for o in op.operands) if op is not None else -100
+    if op is None:
+        return 1.0, -1000
+    (a, m), (b, n) = (_monomial(o, x) for o in op.operands)
+    return a * b, m + n
 
 
 # ---- convolution with bias -------------------------------------------------------------------------------------------

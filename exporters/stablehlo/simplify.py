@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .folding import fold
+from .folding import broadcast, fold
 from .ir import Block, Location, Op, Program, Type, Value
 
 #: elementwise operations of StableHLO and chlo: result and operands have one shape (`select` and `clamp` may have scalars)
@@ -102,19 +102,19 @@ class _Pass:
 
     def simplest(self, op: Op) -> list[Value]:
         """Values equal to the results of an operation; appends to the block what they need."""
+        if op.name in ELEMENTWISE and (sunk := self.sunk(op)) is not None:
+            return [sunk]
         if (folded := self.folded(op)) is not None:
             return [self.add(_constant(folded, op.location))]
         for rule in _RULES.get(op.name, ()):
             if (found := rule(self, op)) is not None:
                 return found if isinstance(found, list) else [found]
-        if op.name in ELEMENTWISE and (sunk := self.sunk(op)) is not None:
-            return [sunk]
         return self.unique(op)
 
     def folded(self, op: Op) -> np.ndarray | None:
         if op.regions or len(op.results) != 1 or op.name == "constant" or not op.result.type.is_static:
             return None
-        arrays = [v.constant for v in op.operands]
+        arrays = [_known(v) for v in op.operands]
         if any(a is None for a in arrays):
             return None
         splats = [a for a in arrays if a is not None and a.size and is_splat(a)]
@@ -124,7 +124,7 @@ class _Pass:
             return None if one is None else np.broadcast_to(one, op.shape)
         if op.name in ("broadcast_in_dim", "reshape") and len(splats) == 1 and op.result.type.size:
             return np.broadcast_to(splats[0][(0,) * splats[0].ndim], op.shape)
-        if op.result.type.size > self.limit or op.name == "broadcast_in_dim" and _is_weight(op.operands[0]):
+        if op.result.type.size > self.limit or op.name == "broadcast_in_dim":      # which takes no memory as it is
             return None
         return fold(op, arrays)     # type: ignore[arg-type]
 
@@ -173,8 +173,12 @@ def _before(v: Value, view: Op) -> Value | np.ndarray | None:
     return None
 
 
-def _is_weight(v: Value) -> bool:
-    return v.op is not None and "name" in v.op.attrs
+def _known(v: Value) -> np.ndarray | None:
+    """The elements of a constant or of a broadcast of one."""
+    op = v.op
+    if op is not None and op.name == "broadcast_in_dim" and op.operands[0].constant is not None and v.type.is_static:
+        return broadcast(op.operands[0].constant, op.attrs["broadcast_dimensions"], v.type)
+    return v.constant
 
 
 def _constant(value: np.ndarray, location: Location = Location()) -> Op:
@@ -187,7 +191,7 @@ def _like(op: Op, type: Type) -> Op:
 
 def _key(op: Op) -> Any:
     """What two operations have in common when they compute the same; None for those that are not merged."""
-    if op.regions or has_effect(op) or op.name in ("rng",):
+    if has_effect(op) or op.name in ("rng", "while", "if", "case"):
         return None
     if op.name == "constant":
         value = op.attrs["value"]
@@ -198,9 +202,26 @@ def _key(op: Op) -> Any:
         return ("constant", op.result.type, value.tobytes()) if value.nbytes <= 4096 else None
     try:
         attrs = tuple(sorted((k, _hashable(v)) for k, v in op.attrs.items()))
-        return op.name, tuple(map(id, op.operands)), tuple(r.type for r in op.results), hash(attrs) and attrs
+        regions = tuple(_region_key(r) for r in op.regions)
+        key = op.name, tuple(map(id, op.operands)), tuple(r.type for r in op.results), attrs, regions
+        hash(key)
+        return key
     except TypeError:
         return None
+
+
+def _region_key(block: Block) -> Any:
+    """What two bodies have in common when they compute the same: values are numbered, those from outside are themselves."""
+    numbers: dict[Value, int] = {v: i for i, v in enumerate(block.args)}
+    ops = []
+    for op in block.ops:
+        if op.regions:
+            raise TypeError("nested bodies are not compared")
+        attrs = tuple(sorted((k, _hashable(v)) for k, v in op.attrs.items()))
+        ops.append((op.name, tuple(numbers.get(v, id(v)) for v in op.operands), tuple(r.type for r in op.results), attrs))
+        for r in op.results:
+            numbers[r] = len(numbers)
+    return tuple(v.type for v in block.args), tuple(ops), tuple(numbers.get(v, id(v)) for v in block.outputs)
 
 
 def _hashable(value: Any) -> Any:
@@ -263,6 +284,17 @@ def _broadcast_as_reshape(p: _Pass, op: Op) -> Value | None:
     return p.make("reshape", [x], op.result.type, op.location) if same_size else None
 
 
+def _without_ones(p: _Pass, op: Op) -> Value | None:
+    """Only axes that stay are broadcast: those of size 1 go before."""
+    x, dims = op.operands[0], op.attrs["broadcast_dimensions"]
+    kept = [i for i, n in enumerate(x.shape) if n != 1]
+    if len(kept) == x.rank or not x.type.is_static:
+        return None
+    small = p.make("reshape", [x], x.type.with_shape(tuple(x.shape[i] for i in kept)), op.location)
+    return p.make("broadcast_in_dim", [small], op.result.type, op.location,
+                  broadcast_dimensions=tuple(dims[i] for i in kept))
+
+
 def _choose(p: _Pass, op: Op) -> Value | None:
     chosen = op.operands[0].constant
     if chosen is not None and chosen.size and is_splat(chosen):
@@ -319,7 +351,7 @@ def _in_order(op: Op) -> bool: return list(op.attrs["permutation"]) == list(rang
 _RULES: dict[str, tuple[Callable, ...]] = {
     "reshape": (_identity(), _merge_reshape),
     "broadcast_in_dim": (_identity(lambda op: list(op.attrs["broadcast_dimensions"]) == list(range(len(op.shape)))),
-                         _merge_broadcast, _broadcast_as_reshape),
+                         _merge_broadcast, _broadcast_as_reshape, _without_ones),
     "transpose": (_identity(_in_order), _merge_transpose, _transpose_as_reshape),
     "convert": (_identity(),), "slice": (_identity(),), "concatenate": (_one_part,), "select": (_choose,),
     "reverse": (_identity(lambda op: all(op.shape[d] == 1 for d in op.attrs["dimensions"])),),
