@@ -242,8 +242,9 @@ class Graph:
     def stored_as(self, t: Tensor, stored: Sequence[int], shape: Sequence[int]) -> Tensor:
         """What is stored for t, reshaped to `stored`, standing for `shape`."""
         stored = tuple(stored)
-        if t.array is not None:
-            return Tensor(None, shape, t.dtype, stored, t.array.reshape(stored))
+        if t.array is not None:                                  # the same object, where it can be: it may have a name
+            return Tensor(t.name, shape, t.dtype, stored, t.array) if t.array.shape == stored else \
+                Tensor(None, shape, t.dtype, stored, t.array.reshape(stored))
         inner = Tensor(t.name, t.stored, t.dtype)
         return Tensor((inner if stored == t.stored else self._reshape(inner, stored)).name, shape, t.dtype, stored)
 

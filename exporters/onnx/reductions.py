@@ -233,7 +233,7 @@ def pooled(g: Graph, kind: str, w: Window, op: Op, x: Tensor) -> Tensor | None:
     if kind != "add" and (kind != "maximum" or made_by is None or made_by.name != "onnx.Relu"):
         return None
     order = [0, 3, 1, 2] if axes == [1, 2] else [0, 1, 2, 3]
-    attrs = {"kernel_shape": [w.sizes[i] for i in axes], "strides": [w.strides[i] for i in axes],
+    attrs: dict[str, Any] = {"kernel_shape": [w.sizes[i] for i in axes], "strides": [w.strides[i] for i in axes],
              "pads": [*(w.low[i] for i in axes), *(w.high[i] for i in axes)]}
     turned, shape = g.transpose(x, order), [op.shape[i] for i in order]
     mean = g("AveragePool", turned, shape=shape, count_include_pad=int(kind == "add"), **attrs)

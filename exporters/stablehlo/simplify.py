@@ -114,6 +114,8 @@ class _Pass:
     def folded(self, op: Op) -> np.ndarray | None:
         if op.regions or len(op.results) != 1 or op.name == "constant" or not op.result.type.is_static:
             return None
+        if op.name == "reshape" and op.operands[0].op is not None and "name" in op.operands[0].op.attrs:
+            return None                                          # weights keep their names
         arrays = [_known(v) for v in op.operands]
         if any(a is None for a in arrays):
             return None
