@@ -5,6 +5,6 @@
 """
 from __future__ import annotations
 
-from .export import Exported, export
+from .export import KEEP, Exported, export
 
-__all__ = ["Exported", "export"]
+__all__ = ["KEEP", "Exported", "export"]

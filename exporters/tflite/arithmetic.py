@@ -37,6 +37,7 @@ class Arithmetic(Shapes):
             xs = tuple(self.broadcast(x, shape) for x in xs)
         else:
             xs = tuple(self._scalar_if_splat(x, xs) for x in xs)
+            xs = tuple(self._unrepeated(x, xs) for x in xs) if len(shape) <= 4 else xs
         if len(shape) <= 4:
             return self.node(operator, xs, shape, dtype)
         flat = [self.reshape(x, (x.size,)) if x.rank else x for x in xs]
@@ -49,6 +50,12 @@ class Arithmetic(Shapes):
         if not any(o.shape == x.shape and (o.value is None or any(o.value.strides)) for o in others):
             return x
         return self.const(x.value.reshape(-1)[0])
+
+    def _unrepeated(self, x: Tensor, others: tuple[Tensor, ...]) -> Tensor:
+        """What a broadcast repeats, if another operand has the shape: the kernels broadcast faster."""
+        if x.repeats is None or not any(o.shape == x.shape and o.repeats is None for o in others):
+            return x
+        return x.repeats
 
     def like(self, x: Tensor, value) -> Tensor:
         """A scalar constant of the type of x."""
@@ -148,12 +155,16 @@ class Arithmetic(Shapes):
             return self.compare(direction, self.cast(x, WIDER[x.dtype.name]), self.cast(y, WIDER[y.dtype.name]))
         if x.dtype == np.float64:
             return self._compare_double(direction, x, y)
-        return self.compare(direction, self._biased(x), self._biased(y))
+        return self.compare(direction, self.biased(x), self.biased(y))
 
-    def _biased(self, x: Tensor) -> Tensor:
+    def biased(self, x: Tensor) -> Tensor:
         """Unsigned -> signed, in the same order."""
         signed = self.bitcast(x, SIGNED[x.dtype.name])
         return self.add(signed, self.like(signed, np.iinfo(signed.dtype).min))
+
+    def unbiased(self, x: Tensor) -> Tensor:
+        """The unsigned number that `biased` made x of."""
+        return self.bitcast(self.add(x, self.like(x, np.iinfo(x.dtype).min)), UNSIGNED[x.dtype.name])
 
     def _compare_bool(self, direction: str, x: Tensor, y: Tensor) -> Tensor:
         if direction in ("EQ", "NE"):
@@ -174,6 +185,11 @@ class Arithmetic(Shapes):
         i = self.bitcast(x, f"int{bits(x.dtype)}")
         flipped = self.bit_xor(i, self.like(i, np.iinfo(i.dtype).max))
         return self.select(self.less(i, self.like(i, 0)), flipped, i)
+
+    def from_order_key(self, key: Tensor, dtype: np.dtype) -> Tensor:
+        """The number that `order_key` made an integer of."""
+        flipped = self.bit_xor(key, self.like(key, np.iinfo(key.dtype).max))
+        return self.bitcast(self.select(self.less(key, self.like(key, 0)), flipped, key), dtype)
 
     def less(self, x: Tensor, y: Tensor) -> Tensor: return self.compare("LT", x, y)
 

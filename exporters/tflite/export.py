@@ -29,6 +29,9 @@ from .flatbuffer import Model, Signature
 from .kernels import NoKernel, Profile, profile
 from .lowering import Lowering, check_type
 
+#: operations of the dialect chlo that have rows
+KEEP = ("chlo.top_k",)
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -64,7 +67,7 @@ def export(source: Any, *, runtime: str = "current", input_names: Sequence[str] 
     Raises Refused with everything that the runtime cannot do, AotError where the source is no program.
     """
     quantization.check(quantize, calibration)
-    program = stablehlo.simplify(source if isinstance(source, stablehlo.Program) else stablehlo.read(source))
+    program = stablehlo.simplify(source if isinstance(source, stablehlo.Program) else stablehlo.read(source, keep=KEEP))
     graph, report, names = Math(Model(quantize == "float16"), profile(runtime)), Report("tflite"), Names()
     types = {"input": program.input_types, "output": program.output_types}
     for kind, ts in types.items():

@@ -51,13 +51,14 @@ class Tensor:
     """A value in a subgraph.
 
     value: the array of a constant; index: its place in the subgraph, None until it is used; view: for a result that shares
-    the memory of another tensor, the operator, its operands and options.
+    the memory of another tensor, the operator, its operands and options; repeats: what a broadcast repeats, with sizes of 1.
     """
-    __slots__ = ("shape", "dtype", "value", "index", "view")
+    __slots__ = ("shape", "dtype", "value", "index", "view", "repeats")
 
     def __init__(self, shape: Sequence[int], dtype: Any, value: np.ndarray | None = None, index: int | None = None):
         self.shape, self.dtype, self.value, self.index = tuple(shape), np.dtype(dtype), value, index
         self.view: tuple[str, list[Tensor], Any] | None = None
+        self.repeats: Tensor | None = None
 
     @property
     def rank(self) -> int: return len(self.shape)

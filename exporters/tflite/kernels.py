@@ -40,7 +40,8 @@ CURRENT = {
     "STABLEHLO_SCATTER": f"{INTS} f16 f32 f64",
     "SUM": "i32 i64 f32", "REDUCE_PROD": "i32 i64 f32", "REDUCE_MAX": "i8 i16 i32 i64 u8 f32",
     "REDUCE_MIN": "i8 i16 i32 i64 u8 f32", "REDUCE_ANY": "i1", "REDUCE_ALL": "i1",
-    "BATCH_MATMUL": "f32", "FULLY_CONNECTED": "f32", "CONV_2D": "f32",
+    "BATCH_MATMUL": "f32", "FULLY_CONNECTED": "f32", "CONV_2D": "f32", "MAX_POOL_2D": "f32", "AVERAGE_POOL_2D": "f32",
+    "TOPK_V2": "i32 i64",
 
     "WHILE": ANY, "IF": "i1", "STABLEHLO_RNG_BIT_GENERATOR": "u64", "QUANTIZE": "f32", "DEQUANTIZE": "i8 f16",
 }
@@ -62,7 +63,8 @@ OLD = {
     "DYNAMIC_UPDATE_SLICE": "i1 i8 i32 i64 f32", "REVERSE_V2": "i1 i8 i16 i32 i64 u8 f32",
     "GATHER": "i1 i8 i16 i32 i64 u8 f32", "SUM": "i32 i64 f32", "REDUCE_PROD": "i32 i64 f32",
     "REDUCE_MAX": "i8 i16 i32 i64 u8 f32", "REDUCE_MIN": "i8 i16 i32 i64 u8 f32", "REDUCE_ANY": "i1", "REDUCE_ALL": "i1",
-    "BATCH_MATMUL": "f32", "FULLY_CONNECTED": "f32", "CONV_2D": "f32",
+    "BATCH_MATMUL": "f32", "FULLY_CONNECTED": "f32", "CONV_2D": "f32", "MAX_POOL_2D": "f32", "AVERAGE_POOL_2D": "f32",
+    "TOPK_V2": "i32 i64",
     "WHILE": f"{MOVED} u64 f16 f64", "IF": "i1", "QUANTIZE": "f32", "DEQUANTIZE": "i8 f16",
 }
 

@@ -161,8 +161,7 @@ def _scatter_extremum(g: Math, op: Op, name: str, x: Tensor, table: Tensor, upda
         k = g.order_key(t)
         return g.select(g.is_nan(t), g.like(k, np.iinfo(k.dtype).max if name == "maximum" else np.iinfo(k.dtype).min), k)
     found = _scatter_node(g, op, name, key(x), table, key(update))
-    flipped = g.bit_xor(found, g.like(found, np.iinfo(found.dtype).max))
-    number = g.bitcast(g.select(g.less(found, g.like(found, 0)), flipped, found), x.dtype)
+    number = g.from_order_key(found, x.dtype)
     return g.select(g.is_nan(number), g.like(x, np.nan), number)
 
 

@@ -134,6 +134,9 @@ def reduce_window(lower: Lowering, op: Op, *operands: Any) -> list[Any]:
     base, dilation = _numbers(op, "base_dilations", rank), _numbers(op, "window_dilations", rank)
     low, high = _padding(op, rank)
     xs = [both(lambda t, v: g.pad(t, v, low, high, [b - 1 for b in base]), x, init) for x, init in zip(xs, inits)]
+    pooled = _pooled(g, op, xs, inits, window, strides, dilation)
+    if pooled is not None:
+        return [pooled]
     body = body_of(lower, op)
     for axis in range(rank):
         if window[axis] > 1:
@@ -142,6 +145,28 @@ def reduce_window(lower: Lowering, op: Op, *operands: Any) -> list[Any]:
     if n == 1 and _is_identity(body_operation(op.regions[0]), inits[0]):
         return xs
     return body([both(lambda t: g.broadcast(t, xs[0].shape), init) for init in inits], xs)
+
+
+def _pooled(g: Math, op: Op, xs: Arrays, inits: Arrays, window: list[int], strides: list[int],
+            dilation: list[int]) -> Tensor | None:
+    """Windows of the two middle dimensions of four, by a kernel; None for all others."""
+    name, x = body_operation(op.regions[0]), xs[0]
+    plain = len(xs) == 1 and x.rank == 4 and window[0] == window[3] == 1 and strides[0] == strides[3] == 1 and max(window) > 1
+    if not plain or max(dilation) > 1 or 0 in op.results[0].shape or not _is_identity(name, inits[0]):
+        return None
+    if name == "add" and g.profile.has("AVERAGE_POOL_2D", x.dtype):
+        return g.mul(_pool(g, "AVERAGE_POOL_2D", x, window, strides, op.shape), g.like(x, window[1] * window[2]))
+    if name not in ("maximum", "minimum") or not g.profile.has("MAX_POOL_2D", x.dtype):
+        return None
+    found = _pool(g, "MAX_POOL_2D", x if name == "maximum" else g.neg(x), window, strides, op.shape)
+    invalid = _pool(g, "MAX_POOL_2D", g.cast(g.is_nan(x), np.float32), window, strides, op.shape)     # the kernel skips NaN
+    found = found if name == "maximum" else g.neg(found)
+    return g.select(g.less(g.like(x, 0), invalid), g.like(x, np.nan), found)
+
+
+def _pool(g: Math, operator: str, x: Tensor, window: list[int], strides: list[int], shape: Sequence[int]) -> Tensor:
+    fields = {"padding": 1, "filterHeight": window[1], "filterWidth": window[2], "strideH": strides[1], "strideW": strides[2]}
+    return g.nodes(operator, [x], [(shape, x.dtype)], ("Pool2DOptions", fields))[0]
 
 
 def _windows_along(g: Math, xs: Arrays, body: Body, axis: int, window: int, dilation: int) -> Arrays:

@@ -8,6 +8,7 @@ import numpy as np
 
 from aot.exporters.stablehlo import Op
 
+from .arithmetic import WIDER, is_float
 from .complex_numbers import Math, both
 from .graph import Tensor
 from .lowering import Lowering, row
@@ -34,6 +35,24 @@ def sort(lower: Lowering, op: Op, *operands: Any) -> list[Any]:
     inverse = [order.index(d) for d in range(len(shape))]
     sorted_shape = [shape[d] for d in order]
     return [both(lambda t: g.transpose(g.reshape(g.along(t, 1, 0, n), sorted_shape), inverse), x) for x in lines[:-1]]
+
+
+@row("chlo.top_k")
+def top_k(lower: Lowering, op: Op, x: Tensor) -> list[Tensor]:
+    """The kernel, on integers in the order of the numbers: it would put NaN last."""
+    g, k = lower.g, int(op.attrs["k"])
+    shape = (*x.shape[:-1], k)
+    if x.dtype.kind == "b" or x.dtype.name in WIDER:
+        wide = g.cast(x, WIDER.get(x.dtype.name, "int32"))
+        values, indices = top_k(lower, op, wide)
+        return [g.cast(values, x.dtype), indices]
+    key = g.order_key(x) if is_float(x.dtype) else g.biased(x) if x.dtype.kind == "u" else x
+    types = [(shape, key.dtype), (shape, np.dtype(np.int32))]
+    types = [(shape, key.dtype), (shape, np.dtype(np.int32))]
+    found, indices = g.nodes("TOPK_V2", [key, g.const(np.int32(k))], types, ("TopKV2Options", {}))
+    if is_float(x.dtype):
+        found = g.from_order_key(found, x.dtype)
+    return [g.unbiased(found) if x.dtype.kind == "u" else found, indices]
 
 
 def _padded(g: Math, x: Tensor, width: int) -> Tensor:

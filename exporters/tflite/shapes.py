@@ -80,7 +80,9 @@ class Shapes(Graph):
             return self.const(np.broadcast_to(x.value, shape))
         if math.prod(shape) == x.size:
             return self.reshape(x, shape)
-        return self.node("BROADCAST_TO", [x, self.i32(shape)], shape)
+        made = self.node("BROADCAST_TO", [x, self.i32(shape)], shape)
+        made.repeats = x if x.rank == len(shape) else self.reshape(x, (1,) * (len(shape) - x.rank) + x.shape)
+        return made
 
     def broadcast_in_dim(self, x: Tensor, shape: Sequence[int], dims: Sequence[int]) -> Tensor:
         order = sorted(range(x.rank), key=lambda i: dims[i])
@@ -204,6 +206,8 @@ class Shapes(Graph):
             shape = shape[:-1]
         elif dtype.itemsize < x.dtype.itemsize:
             shape = (*shape, x.dtype.itemsize // dtype.itemsize)
+        if x.value is not None and x.size > 1 and not any(x.value.strides) and dtype.itemsize <= x.dtype.itemsize:
+            return self.const(np.broadcast_to(x.value.reshape(-1)[:1].view(dtype), shape))        # a splat stays one
         if x.value is not None:
             return self.const(np.ascontiguousarray(x.value).reshape(-1).view(dtype).reshape(shape))
         source = x.view[1][0] if x.view is not None and x.view[0] == "BITCAST" else x
