@@ -16,15 +16,16 @@ import numpy as np
 
 from aot import dtypes, lax
 from aot.api import device_put, jit
+from aot.array import Array
 from aot.array_methods import ArrayMethods
-from aot.config import config
+from aot.config import config, gate
 from aot.ops.families import typed_scalar
 from aot.trace import base_trace, concrete_or_error, is_tracer, state, typeof
 
 __all__ = [
     "ArrayMethods", "arraylike", "array_of", "arrays", "axes_of", "axis_of", "broadcast", "cast", "check", "concrete",
     "concrete_index", "config", "default_float", "default_int", "dtype_of", "fused", "index_dtype", "is_tracer", "jit",
-    "kind", "named", "ndim_of", "no_out", "promote", "promote_args", "shape_of", "static_axes", "typeof", "user_dtype",
+    "kind", "named", "ndim_of", "no_out", "promote", "promote_args", "quick", "shape_of", "static_axes", "typeof", "user_dtype",
     "where",
 ]
 
@@ -386,6 +387,26 @@ def fused(*static: str) -> Callable[[Callable], Callable]:
         return wrapper
 
     return decorate
+
+
+_ARRAYS = frozenset((Array,))
+
+
+def quick(fun: Callable) -> Callable:
+    """A function that is one compiled call where it gets nothing but arrays, outside of any trace; for the most common ones.
+
+    What its checks and its bookkeeping cost is then paid once a signature."""
+    made: list[Callable] = []
+
+    @functools.wraps(fun)
+    def wrapper(*args, **kwargs):
+        if kwargs or gate.ready is None or not _ARRAYS.issuperset(map(type, args)):
+            return fun(*args, **kwargs)
+        if not made:
+            made.append(jit(fun))
+        return made[0](*args)
+
+    return wrapper
 
 
 # ---- broadcasting and selection --------------------------------------------------------------------------------------

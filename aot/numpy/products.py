@@ -8,7 +8,7 @@ import numpy as np
 
 from aot import lax
 from aot.numpy import _util
-from aot.numpy._util import array_of, arrays, axis_of, cast, check, kind, named, no_out, promote, user_dtype
+from aot.numpy._util import array_of, arrays, axis_of, cast, check, kind, named, no_out, promote, quick, user_dtype
 
 
 def _element_type(name: str, a: Any, b: Any, given: Any) -> tuple[Any, bool]:
@@ -27,6 +27,7 @@ def _contract(a: Any, b: Any, axes: tuple, batch: tuple, dtype: Any, weak: bool,
     return cast(out, dtype, weak)
 
 
+@quick
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """Sum of products over the last axis of `a` and the second to last (or only) axis of `b`."""
     a, b = arrays("dot", a, b)
@@ -38,6 +39,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     return _contract(a, b, axes, ((), ()), dtype, weak, precision, out_sharding)
 
 
+@quick
 def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """Matrix product over the last two axes, `(..., m, k) @ (..., k, n) -> (..., m, n)`; the others broadcast."""
     a, b = arrays("matmul", a, b)
@@ -122,6 +124,7 @@ def _contracted(a: Any, b: Any, axes: Any) -> tuple[tuple[int, ...], tuple[int, 
     return tuple(axis_of(i, a.ndim) for i in first), tuple(axis_of(i, b.ndim) for i in second)
 
 
+@quick
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Sum of products over the last axis of both."""
     a, b = arrays("inner", a, b)
@@ -132,6 +135,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
     return a * b
 
 
+@quick
 def outer(a: Any, b: Any, out: None = None) -> Any:
     """Products of all pairs of elements, `(m,), (n,) -> (m, n)`."""
     no_out("outer", out)
@@ -139,6 +143,7 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
     return lax.reshape(a, (a.size, 1)) * lax.reshape(b, (1, b.size))
 
 
+@quick
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Dot product of the flattened arrays, the first one conjugated."""
     a, b = arrays("vdot", a, b)

@@ -27,6 +27,7 @@ from aot.numpy._util import (
     no_out,
     numeric,
     promote,
+    quick,
     static_axes,
     user_dtype,
 )
@@ -160,6 +161,7 @@ def _numeric(a: Any) -> Any:
     return array_of(promote(a, to=numeric)[0]) if a.dtype == BOOL else a
 
 
+@quick
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None, promote_integers: bool = True) -> Any:
     """Sum along `axis`. Narrow integers are summed in the default int; 16-bit floats in float32, then rounded."""
@@ -174,6 +176,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims:
                 promote_integers=promote_integers)
 
 
+@quick
 def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
          where: Any = None, promote_integers: bool = True) -> Any:
     """Product along `axis`."""
@@ -194,6 +197,7 @@ def _min(a: Any, axis: Any, keepdims: bool, initial: Any, where: Any) -> Any:
     return _reduce(_MIN, a, axis, None, keepdims, initial, where)
 
 
+@quick
 def max(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Any:
     """Largest element along `axis`; nan if there is one."""
@@ -202,6 +206,7 @@ def max(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, init
     return _max(a, axis=static_axes(axis), keepdims=keepdims, initial=initial, where=where)
 
 
+@quick
 def min(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Any:
     """Smallest element along `axis`; nan if there is one."""
@@ -238,6 +243,7 @@ def _any(a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
     return _reduce(_ANY, _truth(a), axis, None, keepdims, None, where)
 
 
+@quick
 def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether all elements along `axis` are nonzero."""
     a = arrays("all", a)
@@ -245,6 +251,7 @@ def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, w
     return _all(a, axis=static_axes(axis), keepdims=keepdims, where=where)
 
 
+@quick
 def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether some element along `axis` is nonzero."""
     a = arrays("any", a)
@@ -318,6 +325,7 @@ def logsumexp2(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = Fal
 
 
 # ---- averages --------------------------------------------------------------------------------------------------------
+@quick
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
          where: Any = None) -> Any:
     """Mean along `axis`; integers are averaged as floats."""
@@ -399,6 +407,7 @@ def var_dtypes(name: str, given: Any, dtype: Any) -> tuple[Any, Any]:
     return _upcast_half(given), _util.real_of(given)
 
 
+@quick
 def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False, *,
         where: Any = None, mean: Any = None, correction: Any = None) -> Any:
     """Variance along `axis`; the sum of squares is divided by the count minus `ddof`."""
@@ -427,6 +436,7 @@ def squared_distance(a: Any, centre: Any) -> Any:
     return lax.square(d) if kind(d.dtype) != "c" else lax.real(lax.mul(d, lax.conj(d)))
 
 
+@quick
 def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False, *,
         where: Any = None, mean: Any = None, correction: Any = None) -> Any:
     """Standard deviation along `axis`, the root of `var`."""
@@ -476,11 +486,13 @@ def _arg(name: str, op: Callable, a: Any, axis: Any, out: Any, keepdims: Any) ->
     return lax.expand_dims(result, dims) if keepdims else result
 
 
+@quick
 def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """Position of the first largest element; of the flattened array if `axis` is None."""
     return _arg("argmax", lax.argmax, a, axis, out, keepdims)
 
 
+@quick
 def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """Position of the first smallest element; of the flattened array if `axis` is None."""
     return _arg("argmin", lax.argmin, a, axis, out, keepdims)
