@@ -20,11 +20,12 @@ from .kernels import compute_dtype
 
 ELEMENTS = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
             "float64": 11, "uint32": 12, "uint64": 13, "bfloat16": 16, "float8_e4m3fn": 17, "float8_e4m3fnuz": 18,
-            "float8_e5m2": 19, "float8_e5m2fnuz": 20, "uint4": 21, "int4": 22, "float4_e2m1fn": 23, "float8_e8m0fnu": 24,
-            "uint2": 25, "int2": 26}
+            "float8_e5m2": 19, "float8_e5m2fnuz": 20, "uint4": 21, "int4": 22, "uint2": 25, "int2": 26}
+#: integers of less than a byte -> bits
+NARROW = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2}
 #: dtype -> the first opset whose Cast knows it
 SINCE = {"float8_e4m3fn": 19, "float8_e4m3fnuz": 19, "float8_e5m2": 19, "float8_e5m2fnuz": 19, "uint4": 21, "int4": 21,
-         "float4_e2m1fn": 23, "float8_e8m0fnu": 24, "uint2": 25, "int2": 25}
+         "uint2": 25, "int2": 25}
 BOOL, I32, I64, F32 = np.dtype(bool), np.dtype("int32"), np.dtype("int64"), np.dtype("float32")
 U8, U32, U64, F64 = np.dtype("uint8"), np.dtype("uint32"), np.dtype("uint64"), np.dtype("float64")
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -185,7 +186,15 @@ class Graph:
         return outs
 
     # ---- types and shapes ----
-    def cast(self, t: Tensor, dtype: Any) -> Tensor:
+    def require_type(self, dtype: np.dtype) -> None:
+        """Raises Inexpressible for types that models of this opset cannot hold."""
+        name = dtype.name
+        if name not in ELEMENTS:
+            raise Inexpressible(f"onnxruntime computes no {name}", "convert to float32 or another type before")
+        if SINCE.get(name, 0) > self.opset:
+            raise Inexpressible(f"ONNX opset {self.opset} has no type {name}", f"use --opset {SINCE[name]} or later")
+
+    def cast(self, t: Tensor, dtype: Any, **attrs: Any) -> Tensor:
         """ONNX's Cast; integers wrap, floats to integers must be in range."""
         dtype = np.dtype(dtype)
         if t.dtype == dtype:
@@ -193,11 +202,17 @@ class Graph:
         if t.array is not None and t.array.size <= 1 << 16:
             with np.errstate(all="ignore"):
                 return Tensor(None, t.shape, dtype, t.stored, np.asarray(t.array.astype(dtype)))
-        for name in (t.dtype.name, dtype.name):
-            if name not in ELEMENTS or SINCE.get(name, 0) > self.opset:
-                raise Inexpressible(f"ONNX opset {self.opset} has no type {name}",
-                                  hint=f"use --opset {SINCE[name]} or later" if name in SINCE else "")
-        return self.emit("Cast", [t], t.shape, dtype, {"to": ELEMENTS[dtype.name]}, t.stored)
+        self.require_type(t.dtype)
+        self.require_type(dtype)
+        if dtype.name in NARROW and t.dtype.kind in "iu":
+            t = self._wrapped(t, NARROW[dtype.name], dtype.name[0] == "i")
+        return self.emit("Cast", [t], t.shape, dtype, {"to": ELEMENTS[dtype.name], **attrs}, t.stored)
+
+    def _wrapped(self, t: Tensor, bits: int, signed: bool) -> Tensor:
+        """The lowest bits of integers, as int32 in the range of their type: ONNX leaves open what Cast does beyond it."""
+        t = self.cast(t, I32)
+        half = self.like(1 << (bits - 1) if signed else 0, t)
+        return self("Sub", self("BitwiseAnd", self("Add", t, half), self.like((1 << bits) - 1, t)), half)
 
     def full(self, t: Tensor) -> Tensor:
         """The tensor with all its elements stored."""

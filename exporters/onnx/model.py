@@ -15,8 +15,8 @@ from aot.exporters.names import Names
 from aot.exporters.report import Report
 
 from .control import flat
-from .graph import ELEMENTS, Graph, Tensor
-from .lowering import Lowering
+from .graph import ELEMENTS, NARROW, Graph, Inexpressible, Tensor
+from .lowering import Lowering, part_dtype
 from .recognise import recognise
 
 DEFAULT_OPSET, MIN_OPSET, MAX_OPSET = 21, 18, 28
@@ -88,6 +88,9 @@ def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str
     wanted = [*(input_names or program.argument_names)]
     inputs = [names(w, f"input_{i}", v.type) for i, (w, v) in enumerate(zip(wanted, arguments, strict=True))]
     c.env.update(zip(arguments, (c.given(v.type, n) for v, n in zip(arguments, inputs))))
+    _check_types(g, report, "argument", arguments)
+    _check_types(g, report, "result", program.body.outputs)
+    report.raise_if_any()
     found = c.inline(program.body, [c.env[v] for v in program.body.args])
     report.raise_if_any()
     results = [*(output_names or program.result_names)]
@@ -95,6 +98,17 @@ def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str
     model = _model(g, program, [t for v in arguments for t in flat([c.env[v]])], _named(g, found, outputs), metadata or {})
     return Exported(model, inputs, outputs, [v.type for v in arguments], program.output_types,
                     {w: n for w, n in zip([*wanted, *results], [*inputs, *outputs]) if w and n != (w,)}, list(g.notes))
+
+
+def _check_types(g: Graph, report: Report, kind: str, values: Sequence[stablehlo.Value]) -> None:
+    """Report inputs or outputs that a model cannot have."""
+    for i, v in enumerate(values):
+        try:
+            g.require_type(part_dtype(v.dtype) if v.dtype.kind == "c" else v.dtype)
+            if not v.type.is_static:
+                raise Inexpressible("its size is not known", "give static shapes; --dynamic-batch makes the first variable")
+        except Inexpressible as e:
+            report.add(f"{kind} {i}", str(v.type), why=e.why, hint=e.hint)
 
 
 def _named(g: Graph, values: Sequence[Any], names: Sequence[tuple[str, ...]]) -> list[Tensor]:
@@ -134,7 +148,7 @@ def tensor_proto(name: str, array: np.ndarray) -> Any:
 
 def raw_bytes(array: np.ndarray) -> bytes:
     """The elements as ONNX stores them."""
-    bits = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}.get(array.dtype.name)
+    bits = NARROW.get(array.dtype.name)
     if bits is None:
         return np.ascontiguousarray(array).tobytes()
     per = 8 // bits

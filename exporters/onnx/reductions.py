@@ -214,7 +214,7 @@ def cumulative(g: Graph, kind: str, w: Window, x: Tensor) -> Tensor | None:
     own = x.dtype
     if own.itemsize == 2 and own.kind not in "iu":
         x = g.cast(x, F32)
-    made = g(operator, x, g.constant(np.int64(axis)), shape=x.shape, cast=0, **({"reverse": 1} if edge[1] else {}))
+    made = g(operator, x, g.constant(np.int64(axis)), shape=x.shape, cast=0, reverse=int(edge[1] > 0))
     return g.cast(made, own)
 
 

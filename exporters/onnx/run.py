@@ -10,7 +10,7 @@ import numpy as np
 
 from aot.errors import AotError
 
-from .graph import ELEMENTS
+from .graph import ELEMENTS, NARROW
 
 _NAMES = {"float": "float32", "double": "float64", **{n: n for n in ELEMENTS}, "float8e4m3fn": "float8_e4m3fn",
           "float8e5m2": "float8_e5m2", "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2fnuz": "float8_e5m2fnuz"}
@@ -71,10 +71,20 @@ def to_numpy(value: Any) -> np.ndarray:
     name = value.data_type().removeprefix("tensor(").removesuffix(")")
     dtype = np.dtype(getattr(ml_dtypes, _NAMES[name], _NAMES[name]))
     shape = tuple(value.shape())
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if not size:
+    count = int(np.prod(shape, dtype=np.int64))
+    if not count:
         return np.empty(shape, dtype)
-    return np.frombuffer(ctypes.string_at(value.data_ptr(), size), dtype).reshape(shape)
+    if dtype.name in NARROW:
+        return _unpacked(ctypes.string_at(value.data_ptr(), -(-count * NARROW[dtype.name] // 8)), dtype)[:count].reshape(shape)
+    return np.frombuffer(ctypes.string_at(value.data_ptr(), count * dtype.itemsize), dtype).reshape(shape)
+
+
+def _unpacked(data: bytes, dtype: np.dtype) -> np.ndarray:
+    """Integers of less than a byte, of which the first one is lowest."""
+    bits = NARROW[dtype.name]
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    parts = (np.frombuffer(data, np.uint8)[:, None] >> shifts & ((1 << bits) - 1)).reshape(-1).astype(np.int8)
+    return np.where((parts >> (bits - 1) > 0) & (dtype.name[0] == "i"), parts - (1 << bits), parts).astype(dtype)
 
 
 def _joined(parts: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
