@@ -23,8 +23,8 @@ from tests.stablehlo_cases import CASES, DTYPES, inputs, module, tensor
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from aot.exporters import onnx as exporter  # noqa: E402
-from aot.exporters.onnx.run import call, run, session  # noqa: E402
+from aot.exporters import onnx as exporter
+from aot.exporters.onnx.run import call, run, session
 
 OPSETS = (21, 28)
 #: bound on the difference from XLA, relative to the size of the number (elementwise) or of the largest one (others)
@@ -247,7 +247,7 @@ def test_the_reference_evaluator_agrees(name):
     names = [n for pair in made.inputs for n in pair]
     judge = ReferenceEvaluator(made.model).run(None, dict(zip(names, arrays)))
     for a, b in zip(run(made, arrays), judge, strict=True):
-        assert_same(a, np.asarray(b), {k: 1e-4 for k in ROUNDING}, False)
+        assert_same(a, np.asarray(b), dict.fromkeys(ROUNDING, 0.0001), False)
 
 
 def test_equal_programs_have_equal_bytes(tmp_path):
