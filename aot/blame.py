@@ -1,7 +1,7 @@
 """Whose mistake an exception is, for commands and workers: the user's code, the request, or this package."""
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import sys
 import sysconfig
@@ -43,7 +43,10 @@ def _user_frames(e: BaseException, ours: tuple[str, ...]) -> list[traceback.Fram
 def _our_folders() -> tuple[str, ...]:
     import aot
     import aot_runtime
-    return tuple(os.path.dirname(os.path.abspath(m.__file__ or "")) + os.sep for m in (aot, aot_runtime, importlib))
+    folders = [os.path.dirname(m.__file__ or "") for m in (aot, aot_runtime, importlib)]
+    exporters = importlib.util.find_spec("aot.exporters")       # not below aot where it is installed for editing
+    folders += (exporters and exporters.submodule_search_locations) or []
+    return tuple(os.path.abspath(f) + os.sep for f in folders)
 
 
 def _is_foreseen(e: BaseException) -> bool:

@@ -186,6 +186,9 @@ def describe(program: Program, targets_: Sequence[str] = ("cpu",), golden: bool 
     stage: called with what is being done, as a context manager.  Raises AotError for an unknown target.
     """
     wanted = [targets.require(t).over(program.devices) for t in targets_]
+    if files := [t.name for t in wanted if t.is_file]:
+        raise AotError(f"{files[0]} is a file of its own, not a part of an artifact",
+                       hint="`aot export` writes it, or `aot build`")
     record, weights = describe_program(program, stage)
     for target in wanted:
         if target.kind != "stablehlo":

@@ -5,6 +5,8 @@
     cuda:h100, cuda:sm_90, ...           an NVIDIA GPU, which need not be here (extra `cuda`)
     tpu:v5e:2x2, tpu:v6e, ...            a TPU topology, which need not be here (extra `tpu`)
     pjrt:PATH, pjrt:PATH:x86-64-v3       the PJRT plugin in that file, for loaders that use the same file
+    onnx, onnx:OPSET                     a file next to the artifact (projects only; extra `onnx`)
+    tflite, tflite:2.14, tflite:float16  the same (extra `tflite`); for an older runtime, with half-precision weights
     stablehlo                            only the portable program, which every artifact contains
 """
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
+from typing import Any
 
 from aot.errors import AotError
 
@@ -21,7 +24,7 @@ from aot.errors import AotError
 @dataclass(frozen=True)
 class Target:
     """One target.  name: its canonical text; memory: bytes of one device, 0 if unknown; plugin: file of a `pjrt` target;
-    devices: over which a program is partitioned."""
+    devices: over which a program is partitioned; options: of the export to a file."""
     name: str
     kind: str
     chip: str = ""
@@ -32,6 +35,18 @@ class Target:
     topology: str = ""
     plugin: str = ""
     devices: int = 1
+    options: dict[str, Any] = field(default_factory=dict, hash=False, compare=False)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file of another format, not an executable."""
+        return self.kind in FORMATS
+
+    @property
+    def file_suffix(self) -> str:
+        """How the name of that file ends: `.onnx`, or `-26.onnx` where the target has an option."""
+        _, _, option = self.name.partition(":")
+        return (option and "-" + option) + "." + self.kind
 
     @property
     def platform(self) -> str:
@@ -87,6 +102,12 @@ GPU_ALIASES = {"sm_80": "a100", "sm_89": "l4", "sm_90": "h100", "sm_100": "b200"
 PLUGINS = {"cuda": ("jax-cuda12-plugin", "jax_plugins.xla_cuda12", "xla_cuda_plugin.so"),
            "tpu": ("libtpu", "libtpu", "libtpu.so")}
 
+#: format of exported files -> package that it needs, and the options that may follow a colon
+FORMATS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
+    "onnx": ("onnx", {str(v): {"opset": v} for v in range(18, 29)}),
+    "tflite": ("ai_edge_litert", {"2.14": {"runtime": "2.14"}, "float16": {"quantize": "float16"}}),
+}
+
 #: generation -> (topology of one host, memory of one device, number of axes)
 TPUS = {"v4": ("2x2x1", 16 * GIB, 3), "v5e": ("2x2", 16 * GIB, 2), "v5p": ("2x2x1", 95 * GIB, 3),
         "v6e": ("2x2", 32 * GIB, 2)}
@@ -127,10 +148,12 @@ def _parse(text: str) -> Target:
         return _gpu(f"cuda:{rest}", GPU_ALIASES.get(rest, rest))
     if kind == "tpu" and rest.partition(":")[0] in TPUS:
         return _tpu(*rest.partition(":")[::2])
-    known = {"cpu": CPU_LEVELS, "cuda": [*GPUS, *GPU_ALIASES], "tpu": TPUS}.get(kind)
+    if kind in FORMATS and (rest in FORMATS[kind][1] or text == kind):
+        return Target(text, kind, rest, options=FORMATS[kind][1].get(rest, {}))
+    known = {"cpu": CPU_LEVELS, "cuda": [*GPUS, *GPU_ALIASES], "tpu": TPUS, **{k: v[1] for k, v in FORMATS.items()}}.get(kind)
     if known is None:
         raise AotError(f"unknown target {text!r}",
-                       hint="targets are cpu, cpu:x86-64-v3, cuda:CHIP, tpu:GENERATION, pjrt:PATH and stablehlo; "
+                       hint="targets are cpu, cpu:x86-64-v3, cuda:CHIP, tpu:GENERATION, pjrt:PATH, stablehlo, onnx and tflite; "
                             "`aot targets` lists them")
     raise AotError(f"unknown target {text!r}", hint="there are: " + ", ".join(f"{kind}:{k}" for k in known))
 
@@ -171,6 +194,8 @@ def unavailable(target: Target) -> tuple[str, str] | None:
             return f"this CPU lacks {', '.join(missing)}", "build it on a CPU of this level"
     if target.plugin and not os.path.isfile(target.plugin):
         return f"there is no file {target.plugin}", "pjrt:PATH names the shared library of a PJRT plugin"
+    if target.is_file and importlib.util.find_spec(package := FORMATS[target.kind][0]) is None:
+        return f"the package {package} is not installed", f"pip install 'aotc[{target.kind}]'"
     if target.kind in PLUGINS and plugin_path(target.kind) is None:
         return f"{PLUGINS[target.kind][0]} is not installed", f"pip install 'aotc[{target.kind}]'"
     return None
@@ -201,4 +226,4 @@ def plugin_path(kind: str) -> str | None:
 def names() -> list[str]:
     """One name for every row of the tables."""
     return ["cpu", *(f"cpu:{k}" for k in CPU_LEVELS), *(f"cuda:{k}" for k in GPUS),
-            *(f"tpu:{k}:{v[0]}" for k, v in TPUS.items()), "stablehlo"]
+            *(f"tpu:{k}:{v[0]}" for k, v in TPUS.items()), "stablehlo", *FORMATS]

@@ -39,7 +39,7 @@ def command(names: tuple[str, ...], manifest: str | None, depfile: str | None, m
     from aot import cache, project
     from aot import manifest as manifests
     found = manifests.load(manifest or manifests.find())
-    chosen = project.Options(names=names, jobs=jobs or 0, require_hit=require_cache_hit,
+    chosen = project.Options(names=names, jobs=jobs or 0, require_hit=require_cache_hit, exporter="aot.exporters.tasks:export",
                              cache=None if no_cache else cache.default_directory(), **options)
     show = _Json() if message_format == "json" else _Human(os.path.relpath(found.root))
     start = time.monotonic()

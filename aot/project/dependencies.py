@@ -123,7 +123,8 @@ def changed(root: str, path: str, entry: list) -> str | None:
 
 # ---- tools ---------------------------------------------------------------------------------------------------------
 
-PLUGINS = {"libtpu": "tpu", "jax_cuda12_plugin": "cuda", "jax_cuda12_pjrt": "cuda"}  # and the targets that need them
+#: packages that only some targets need, and which
+PLUGINS = {"libtpu": "tpu", "jax_cuda12_plugin": "cuda", "jax_cuda12_pjrt": "cuda", "onnx": "onnx", "ai_edge_litert": "tflite"}
 PACKAGES = ("jaxlib", "numpy", "ml_dtypes", *PLUGINS)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aot import manifest as manifests
+from aot import targets
 from aot.errors import AotError
 from aot.manifest import Manifest
 from aot.project import dependencies
@@ -40,6 +41,7 @@ class Options:
     force: bool = False
     timeout: float | None = None
     cache: str | None = None
+    exporter: str = ""      # the task that writes files of other formats
 
 
 @dataclass
@@ -51,6 +53,8 @@ class Job:
     left: int = 0
     failed: bool = False
     done: bool = False
+    outputs: list[str] = field(default_factory=list)
+    size: int = 0
     files: dict[str, list] = field(default_factory=dict)
     made: dict[str, dict] = field(default_factory=dict)
 
@@ -147,11 +151,10 @@ class Builder:
                     self._check_lock(name, made)
         else:
             self.report({"reason": "stale", "artifact": job.path, "why": why,
-                         "tasks": 1 + sum(len(_executables(i)) or 1 for i in job.items)})
+                         "tasks": 1 + sum(len(_files(i)) + (len(_executables(i)) or 1) for i in job.items)})
         return why is not None
 
     def _check_targets(self, jobs: list[Job]) -> None:
-        from aot import targets
         for name in dict.fromkeys(t for job in jobs for item in job.items for t in item["targets"]):
             try:
                 targets.require(name)
@@ -197,7 +200,6 @@ class Builder:
         return os.path.join(self.stage, item["name"])
 
     def _submit(self, job: Job, item: dict, do: str, target: str | None, extra: dict) -> None:
-        from aot import targets
         if self.errors and not self.options.keep_going and do != "assemble":
             return
         devices = 1
@@ -220,8 +222,10 @@ class Builder:
             return self._failed(job, item, do, target, reply["error"])
         result = reply["result"]
         if do == "assemble":
-            return self._built(job, result, seconds)
+            return self._assembled(job, result, seconds)
         job.left -= 1
+        if do == self.options.exporter:
+            return self._exported(job, item, target, result, seconds)
         if do == "lower":
             self._lowered(job, item, result)
         known = {k: v for k, v in result.get("compile", {}).items() if k not in ("cpu_features", "platform", "created")}
@@ -252,10 +256,27 @@ class Builder:
                  for i in job.items]
         self._submit(job, job.items[0], "assemble", None, {"path": job.path, "functions": parts})
 
-    def _built(self, job: Job, result: dict, seconds: float) -> None:
+    def _assembled(self, job: Job, result: dict, seconds: float) -> None:
+        job.outputs, job.size = result["files"], result["size"]
+        for item in job.items:
+            for target in _files(item):
+                job.left += 1
+                path = os.path.join(os.path.dirname(job.path), item["name"] + targets.parse(target).file_suffix)
+                self._submit(job, item, self.options.exporter, target, {"artifact": job.path, "path": path, "target": target})
+        if not job.left:
+            self._built(job, seconds)
+
+    def _exported(self, job: Job, item: dict, target: str | None, result: dict, seconds: float) -> None:
+        job.outputs += result["files"]
+        self.report({"reason": "compiled", "artifact": job.path, "function": item["name"], "target": target,
+                     "seconds": round(seconds, 3), "size": result["size"]})
+        if not job.left and not job.failed:
+            self._built(job, seconds)
+
+    def _built(self, job: Job, seconds: float) -> None:
         job.done = True
-        self.state.record(job.path, job.wanted, job.files, result["files"], job.made)
-        self.report({"reason": "artifact", "artifact": job.path, "files": result["files"], "size": result["size"],
+        self.state.record(job.path, job.wanted, job.files, job.outputs, job.made)
+        self.report({"reason": "artifact", "artifact": job.path, "files": job.outputs, "size": job.size,
                      "functions": [i["name"] for i in job.items], "seconds": round(seconds, 3),
                      "signatures": [m["signature"] for m in job.made.values()]})
 
@@ -321,7 +342,12 @@ def _remove(path: str) -> None:
 
 
 def _executables(item: dict) -> list[str]:
-    return [t for t in item["targets"] if t != "stablehlo"]
+    return [t for t in item["targets"] if t != "stablehlo" and t not in _files(item)]
+
+
+def _files(item: dict) -> list[str]:
+    """The targets that are files of other formats."""
+    return [t for t in item["targets"] if t.partition(":")[0] in targets.FORMATS]
 
 
 def available_cpus() -> int:
@@ -372,7 +398,6 @@ def named_program(name: str) -> Any:
 
 def explain(program: Any, target: str, cache: Any) -> dict[str, Any]:
     """`Cache.explain` for a program and a target."""
-    from aot import targets
     from aot.compile import cached
     wanted = targets.require(target)
     text, before = program.lowered.text, dict(os.environ)
