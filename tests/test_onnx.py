@@ -211,6 +211,15 @@ def test_other_opsets_are_refused(opset):
 
 # ---- own functions -------------------------------------------------------------------------------------------------
 
+def test_conformance_sample():
+    """One public StableHLO program of each kind; all of them: make conformance FORMAT=onnx."""
+    from tests.conformance import programs
+    from tests.conformance.sweep import names_in, sweep
+    folder = programs.prepared(programs.SAMPLE)
+    outcomes = sweep(names_in(folder), folder, "onnx", workers=1)
+    assert len(outcomes) > 90 and {name: o for name, o in outcomes.items() if o[0] != "right"} == {}
+
+
 REFUSED = {"eigenvalues", "singular_values"}
 
 

@@ -1,6 +1,7 @@
 """The simplifier: folding, views that cancel, broadcasts and reshapes moved towards results, CSE and dead code."""
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ def simplify(program: Program, *, fold_limit: int = 1 << 16) -> Program:
     """Simplify in place, and return, a program.  Results of more than fold_limit elements are not folded, except splats."""
     for _ in range(4):
         pass_ = _Pass(fold_limit)
-        pass_.block(program.body, {}, {})
+        pass_.block(program.body, {})
         dropped = drop_dead(program.body)
         if not pass_.changed and not dropped:
             break
@@ -83,15 +84,15 @@ class _Pass:
     def __init__(self, limit: int):
         self.limit, self.changed = limit, False
         self.ops: list[Op] = []
-        self.seen: dict[Any, Op] = {}
+        self.seen: ChainMap[Any, Op] = ChainMap()       # operations by what they compute: here, and in the blocks around
 
-    def block(self, block: Block, env: dict[Value, Value], seen: dict[Any, Op]) -> None:
+    def block(self, block: Block, env: dict[Value, Value]) -> None:
         outer_ops, outer_seen = self.ops, self.seen
-        self.ops, self.seen = [], dict(seen)
+        self.ops, self.seen = [], self.seen.new_child()
         for op in block.ops:
             op.operands = [env.get(v, v) for v in op.operands]
             for region in op.regions:
-                self.block(region, env, self.seen)
+                self.block(region, env)
             found = self.simplest(op)
             for old, new in zip(op.results, found):
                 if old is not new:
