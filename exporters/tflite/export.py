@@ -29,6 +29,7 @@ from .flatbuffer import Model, Signature
 from .kernels import NoKernel, Profile, profile
 from .lowering import Lowering, check_type
 
+Named = tuple[str, tuple[str, ...]]           # a name in the program, and the names in the model
 #: operations of the dialect chlo that have rows
 KEEP = ("chlo.top_k",)
 
@@ -68,31 +69,36 @@ def export(source: Any, *, runtime: str = "current", input_names: Sequence[str] 
     """
     quantization.check(quantize, calibration)
     program = stablehlo.simplify(source if isinstance(source, stablehlo.Program) else stablehlo.read(source, keep=KEEP))
-    graph, report, names = Math(Model(quantize == "float16"), profile(runtime)), Report("tflite"), Names()
-    types = {"input": program.input_types, "output": program.output_types}
-    for kind, ts in types.items():
-        _check_types(report, kind, ts, graph.profile)
-    report.raise_if_any()
-    wanted = {"input": [*(input_names or program.argument_names)], "output": [*(output_names or program.result_names)]}
-    inputs, outputs = ([names(w, f"{kind}_{i}", t) for i, (w, t) in enumerate(zip(wanted[kind], types[kind], strict=True))]
-                       for kind in ("input", "output"))
-    args = [_argument(graph, *pair) for pair in zip(types["input"], inputs)]
+    graph, names = Math(Model(quantize == "float16"), profile(runtime)), Names()
+    _check_types(program, graph.profile)
+    inputs = _named(names, "input", input_names or program.argument_names, program.input_types)
+    outputs = _named(names, "output", output_names or program.result_names, program.output_types)
+    signature = Signature([n for _, pair in inputs for n in pair], [n for _, pair in outputs for n in pair])
+    _lower(program, graph, inputs, signature.outputs)
+    described = {k: v.encode() for k, v in sorted((metadata or {}).items())}
+    data, sample = graph.model.to_bytes(signature, described), ()
+    if quantize == "int8":
+        wanted = [w or pair[0] for w, pair in inputs]
+        given = quantization.samples(calibration, wanted, [t.shape for t in program.input_types])
+        data, sample = _quantized(graph, signature, described, data, given), given[0]
+    renamed = {w: pair for w, pair in [*inputs, *outputs] if w and pair != (w,)}
+    return Exported(data, [n for _, n in inputs], [n for _, n in outputs], program.input_types, program.output_types, renamed,
+                    quantization.VERIFICATION[quantize], sample)
+
+
+def _named(names: Names, kind: str, wanted: Sequence[str], types: Sequence[stablehlo.Type]) -> list[Named]:
+    """(name in the program, names in the model) of each input or output."""
+    return [(w, names(w, f"{kind}_{i}", t)) for i, (w, t) in enumerate(zip(wanted, types, strict=True))]
+
+
+def _lower(program: stablehlo.Program, graph: Math, inputs: Sequence[Named], outputs: Sequence[str]) -> None:
+    """Write the program to the graph.  Raises Refused."""
+    report = Report("tflite")
+    args = [_argument(graph, t, pair) for t, (_, pair) in zip(program.input_types, inputs)]
     results = Lowering(graph, report).block(program.body, args)
     report.raise_if_any()
-    flat = [graph.broadcast(t, type.shape) for value, type in zip(results, types["output"]) for t in parts(value)]
-    signature = Signature([n for pair in inputs for n in pair], [n for pair in outputs for n in pair])
-    graph.finish(flat, signature.outputs)
-    described = {k: v.encode() for k, v in sorted((metadata or {}).items())}
-    data = graph.model.to_bytes(signature, described)
-    sample: Sequence[np.ndarray] = ()
-    if quantize == "int8":
-        names = [w or n[0] for w, n in zip(wanted["input"], inputs)]
-        given = quantization.samples(calibration, names, [t.shape for t in types["input"]])
-        data, sample = _quantized(graph, signature, described, data, given), given[0]
-    pairs = [*zip(wanted["input"], inputs), *zip(wanted["output"], outputs)]
-    renamed = {w: n for w, n in pairs if w and n != (w,)}
-    return Exported(data, inputs, outputs, types["input"], types["output"], renamed,
-                    quantization.VERIFICATION[quantize], sample)
+    shaped = [graph.broadcast(t, v.shape) for value, v in zip(results, program.body.outputs) for t in parts(value)]
+    graph.finish(shaped, outputs)
 
 
 def _quantized(graph: Math, signature: Signature, metadata: dict[str, bytes], data: bytes,
@@ -103,12 +109,16 @@ def _quantized(graph: Math, signature: Signature, metadata: dict[str, bytes], da
     return graph.model.to_bytes(signature, metadata)
 
 
-def _check_types(report: Report, kind: str, types: Sequence[stablehlo.Type], profile: Profile) -> None:
-    for i, type in enumerate(types):
-        try:
-            check_type(type, profile)
-        except NoKernel as e:
-            report.add(f"{kind} {i}", str(type), why=str(e), hint=e.hint)
+def _check_types(program: stablehlo.Program, profile: Profile) -> None:
+    """Raises Refused for inputs and outputs that no tensor of the runtime can be."""
+    report = Report("tflite")
+    for kind, types in (("input", program.input_types), ("output", program.output_types)):
+        for i, type in enumerate(types):
+            try:
+                check_type(type, profile)
+            except NoKernel as e:
+                report.add(f"{kind} {i}", str(type), why=str(e), hint=e.hint)
+    report.raise_if_any()
 
 
 def _argument(graph: Math, type: stablehlo.Type, names: tuple[str, ...]) -> Any:

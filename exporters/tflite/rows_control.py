@@ -1,7 +1,7 @@
 """Rows of control flow.  Subgraphs are closed: values of outer blocks become operands, constants are written again."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,14 +106,16 @@ def _branches(lower: Lowering, op: Op, predicate: Tensor, regions: Sequence[Bloc
         chosen = inner.g.equal(given[-1], inner.g.const(np.int32(number + 1)))
         return _branches(inner, op, chosen, regions[1:], given[-1], number + 1)
 
-    subgraphs = []
-    for name, f in (("then", lambda inner, given: inner.block(regions[0], [])), ("else", otherwise)):
-        g = lower.g.nested(name)
-        given = [g.input(t.shape, t.dtype) for t in operands]
-        inner = Lowering(g, lower.report, captures.env(given))
-        g.finish(flat(g, f(inner, given), op.results))
-        subgraphs.append(g.number)
-    options = ("IfOptions", {"thenSubgraphIndex": subgraphs[0], "elseSubgraphIndex": subgraphs[1]})
+    then = _branch(lower, op, captures, operands, "then", lambda inner, given: inner.block(regions[0], []))
+    options = ("IfOptions", {"thenSubgraphIndex": then,
+                             "elseSubgraphIndex": _branch(lower, op, captures, operands, "else", otherwise)})
     types = [(v.shape, PARTS.get(v.dtype, v.dtype)) for v in op.results for _ in range(2 if v.dtype in PARTS else 1)]
-    found = lower.g.nodes("IF", [predicate, *operands], types, options)
-    return grouped(found, op.results)
+    return grouped(lower.g.nodes("IF", [predicate, *operands], types, options), op.results)
+
+
+def _branch(lower: Lowering, op: Op, captures: Captures, operands: Sequence[Tensor], name: str, body: Callable) -> int:
+    """The number of a subgraph with the results of body(lowering, its inputs)."""
+    g = lower.g.nested(name)
+    given = [g.input(t.shape, t.dtype) for t in operands]
+    g.finish(flat(g, body(Lowering(g, lower.report, captures.env(given)), given), op.results))
+    return g.number

@@ -144,21 +144,27 @@ def cholesky(lower: Lowering, op: Op, a: Any) -> Any:
 
     def body(g: Math, j: Tensor, *ts: Tensor) -> list[Tensor]:
         a, l = _as_value(ts[:k]), _as_value(ts[k:])
-        s = g.call("subtract", _column(g, a, j), _product(g, l, _turned(g, _conjugate(g, _row(g, l, j)))))
-        pivot = g.call("sqrt", _row(g, parts(s)[0], j))
-        below = g.compare("GE", g.reshape(g.const(np.arange(n, dtype=np.int32)), (1, n, 1)), j)
-
-        def entry(t: Tensor) -> Tensor:
-            q = g.divide(t, g.broadcast(pivot, t.shape))
-            return g.select(g.broadcast(below, t.shape), q, g.like(t, 0))
-        new = both(entry, s)
-        placed = both(lambda t, u: g.dynamic_update_slice(t, u, _at(g, j, 2)), l, new)
+        column = _cholesky_column(g, a, l, j)
+        placed = both(lambda t, u: g.dynamic_update_slice(t, u, _at(g, j, 2)), l, column)
         return [*ts[:k], *parts(placed)]
     start = [g.full(t.shape, 0, t.dtype) for t in parts(a)]
     found = _as_value(_loop(g, n, body, [*parts(a), *start])[k:])
     if not op.attrs.get("lower"):
         found = _conjugate(g, _turned(g, found))
     return both(lambda t: g.reshape(t, shape), found)
+
+
+def _cholesky_column(g: Math, a: Any, l: Any, j: Tensor) -> Any:
+    """Column j of the factor, from the columns before it."""
+    n = a.shape[-1]
+    s = g.call("subtract", _column(g, a, j), _product(g, l, _turned(g, _conjugate(g, _row(g, l, j)))))
+    pivot = g.call("sqrt", _row(g, parts(s)[0], j))
+    below = g.compare("GE", g.reshape(g.const(np.arange(n, dtype=np.int32)), (1, n, 1)), j)
+
+    def entry(t: Tensor) -> Tensor:
+        q = g.divide(t, g.broadcast(pivot, t.shape))
+        return g.select(g.broadcast(below, t.shape), q, g.like(t, 0))
+    return both(entry, s)
 
 
 @row("triangular_solve")

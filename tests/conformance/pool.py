@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import signal
@@ -62,27 +63,26 @@ def run_all(items: Iterable[Any], job: Callable[[Any], Any], workers: int = 2, t
     job: a function of a module, which the worker imports; it must not raise.  startup: seconds that a new worker has more.
     """
     waiting, active = iter(items), []
-    for item in waiting:
+    for item in itertools.islice(waiting, workers):
         active.append(Worker(job))
         active[-1].give(item, timeout + startup)
-        if len(active) == workers:
-            break
     while active:
-        done = wait([w.connection for w in active], timeout=1.0)
-        late = [w for w in active if time.monotonic() > w.deadline]
-        for worker in [w for w in active if w.connection in done or w in late]:
-            item, (result, died) = worker.item, _answer(worker, worker.connection in done)
+        for worker in _finished(active):
+            item, (result, died) = worker.item, _answer(worker, worker.connection.poll())
             yield item, result, died
             active.remove(worker)
-            following = next(waiting, None)
-            if following is not None:
-                if died:
-                    worker = Worker(job)
-                worker.give(following, timeout + startup * bool(died))
-                active.append(worker)
-            elif not died:
+            for following in itertools.islice(waiting, 1):
+                active.append(Worker(job) if died else worker)
+                active[-1].give(following, timeout + startup * bool(died))
+            if worker not in active and not died:
                 with contextlib.suppress(OSError):
                     worker.connection.send(None)
+
+
+def _finished(active: list[Worker]) -> list[Worker]:
+    """The workers that have an answer, are gone, or are late; waits up to a second."""
+    ready = wait([w.connection for w in active], timeout=1.0)
+    return [w for w in active if w.connection in ready or time.monotonic() > w.deadline]
 
 
 def _answer(worker: Worker, ready: bool) -> tuple[Any, str]:
