@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-FILE = Path(__file__).resolve().parents[1] / ".bench" / "tiny.aot"
+FILE = Path(__file__).resolve().parents[1] / ".bench" / "loaded.aot"
 LAYERS = [(8, 16), (16, 16), (16, 4)]
 rng = np.random.default_rng(0)
 params = [{"w": rng.standard_normal(s).astype(np.float32), "b": np.zeros(s[1], np.float32)} for s in LAYERS]
