@@ -53,7 +53,9 @@ def _by_key(lower: Lowering, op: Op, lines: list[Any]) -> list[Any] | None:
         return None
     total = last.attrs.get("compare_type") == "TOTALORDER"
     dtype = last.operands[0].dtype
-    if dtype.kind == "c" or is_float(dtype) and not total or not _same_function(last.operands[0], last.operands[1], region.args):
+    if dtype.kind == "c" or is_float(dtype) and not total:
+        return None
+    if not _same_function(last.operands[0], last.operands[1], region.args):
         return None
     inner = Lowering(g, lower.report, dict(lower.env))
     inner.block(region, [x for x in lines for _ in range(2)])
