@@ -75,11 +75,11 @@ def build(text: str, target: Any, flags: dict[str, Any]) -> Built:
 
     Raises AotError when the target's compiler refuses the program.
     """
-    host, fields = target.kind == "cpu", fields_of(text, target, flags)
+    fields = fields_of(text, target, flags)
     store, k = store_for(text), cache.key(fields)
     if store is not None and (found := store.lookup(k)):
-        built = _from_cache(*found, host, text, target, flags)
-        if built is not None:
+        blob, header = found
+        if built := _from_cache(blob, header, text, target, flags):
             return built
     refuse_miss(fields)
     built = _BUILDERS.get(target.kind, _build_cross)(text, target, flags)
@@ -88,11 +88,12 @@ def build(text: str, target: Any, flags: dict[str, Any]) -> Built:
     return Built(built.blob, built.loaded, {**built.info, "hit": False})
 
 
-def _from_cache(blob: bytes, header: dict, host: bool, text: str, target: Any, flags: dict) -> Built | None:
+def _from_cache(blob: bytes, header: dict, text: str, target: Any, flags: dict) -> Built | None:
     info = {**header["info"], "hit": True}
+    if target.kind != "cpu":
+        return Built(blob, None, info)
     try:
-        devices = xla.devices()[:target.devices] if host else ()
-        return Built(blob, xla.deserialize(blob, devices, lapack="@lapack_" in text, **flags) if host else None, info)
+        return Built(blob, xla.deserialize(blob, xla.devices()[:target.devices], lapack="@lapack_" in text, **flags), info)
     except xla.XlaRuntimeError:  # whole, but not what this XLA reads
         return None
 
