@@ -182,9 +182,9 @@ def test_slow_stages_are_shown(monkeypatch, capsys):
     import time
 
     from aot.cli import _output
-    monkeypatch.setattr(_output, "SLOW", 0.01)
+    monkeypatch.setattr(_output, "SLOW", 0.4)
     with _output.stage("doing something long"):
-        time.sleep(0.1)
+        time.sleep(1.2)
     with _output.stage("doing something short"):
         pass
     assert capsys.readouterr().err == "doing something long ...\n"
