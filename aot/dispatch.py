@@ -48,16 +48,16 @@ class Signature:
 
     def __init__(self, in_tree, avals, static):
         self.in_tree, self.avals, self.static = in_tree, tuple(avals), static
-        self.key = (in_tree, self.avals, static, config.trace_key(), tuple(state.axes.items()))
+        self.key = (in_tree, self.avals, static, config.trace_key(), tuple(state.axes.items()), state.mesh)
 
 
 class Entry:
     """One traced signature: the jaxpr (captured tracers first), and the program once compiled."""
-    __slots__ = ("jaxpr", "captured", "out_tree", "program", "donated", "name", "signature", "key_uses")
+    __slots__ = ("jaxpr", "captured", "out_tree", "program", "donated", "name", "signature", "key_uses", "mesh_read")
 
     def __init__(self, jaxpr, captured, out_tree, donated, name, signature):
         self.jaxpr, self.captured, self.out_tree, self.donated = jaxpr, captured, out_tree, donated
-        self.program, self.name, self.signature, self.key_uses = None, name, signature, ()
+        self.program, self.name, self.signature, self.key_uses, self.mesh_read = None, name, signature, (), False
 
 
 def trace_to_entry(fun: Callable, in_tree, avals: Sequence[ShapedArray], name: str, donated: tuple,
@@ -214,14 +214,14 @@ class JitFunction:
         from aot.compile.eager import refuse_deleted
         refuse_deleted(buffers)
 
-    def _install_fast(self, tree, entry: Entry) -> None:
+    def _install_fast(self, tree, entry: Entry, callbacks: Sequence) -> None:
         """Dispatch later calls with this argument structure in C++, where that is possible."""
         if gate.ready is None:
             return
         if self.epoch is not gate.ready:
             self.fast.clear()
             self.epoch = gate.ready
-        if (tree in self.fast or entry.program.callbacks or config.disable_jit or config.debug_nans or config.debug_key_reuse
+        if (tree in self.fast or callbacks or config.disable_jit or config.debug_nans or config.debug_key_reuse
                 or config.debug_infs):
             return
         from aot.compile import fastpath
@@ -230,14 +230,15 @@ class JitFunction:
         out_tree, entries = entry.out_tree, self.entries
 
         def program_for(buffers):
-            if any(type(b) is xla.ArrayImpl and xla.is_multi_device(b) for b in buffers):
-                raise KeyError("several devices: for the slow path")
             leaves = [Array(b, b.aval.logical) if type(b) is xla.ArrayImpl else b for b in buffers]
             avals = tuple([typeof(x) for x in leaves])
             found = entries.get(Signature(entry.signature.in_tree, avals, ()).key)
-            if found is None or found.program is None or found.out_tree != out_tree:
+            if found is None or found.out_tree != out_tree:
                 raise KeyError("a signature for the slow path")
-            return found.program, [to_buffer(x, a) for x, a in zip(leaves, avals)]
+            program = self._program(found, leaves)
+            if program.callbacks:
+                raise KeyError("callbacks: for the slow path")
+            return program, program.placed(leaves, avals)
         call = fastpath.make(self.name, program_for)
         donated = functools.partial(_protect, donated=entry.donated) if any(entry.donated) else None
         fast = self.fast[tree] = call, None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree, donated
@@ -253,36 +254,36 @@ class JitFunction:
             from aot.random._reuse import replay
             replay(self._entry(signature, leaves).key_uses, leaves)
         if state.trace is base_trace and not any(isinstance(x, Tracer) for x in leaves):
+            state.mesh_read = False
             entry = self._entry(signature, leaves)
-            outs = self._run(entry, leaves, signature.avals)
-            if self.plain and not kwargs and not state.axes and entry.program is not None and not self.sharded:
-                self._install_fast(tree_structure(args), entry)
+            program = self._program(entry, leaves)
+            outs = self._run(entry, program, leaves, signature.avals)
+            if self.plain and not kwargs and not state.axes and not state.mesh_read:
+                self._install_fast(tree_structure(args), entry, program.callbacks)
             return outs
         entry = self._entry(signature, leaves)
         outs = bind(pjit_p, *entry.captured, *leaves, jaxpr=entry.jaxpr, name=self.name,
                     **({"inline": True} if self.inline else {}))
         return entry.out_tree.unflatten(outs)
 
-    def _run(self, entry: Entry, leaves, avals):
-        if self.sharded or is_partitioned(leaves, entry.jaxpr):
-            return self._run_partitioned(entry, leaves, avals)
-        program = entry.program
-        if program is None:
-            program = entry.program = compile_entry(entry)
-        buffers = [x.buf if type(x) is Array else to_buffer(x, a) for x, a in zip(leaves, avals)]
+    def _program(self, entry: Entry, leaves: Sequence) -> Any:
+        """The compiled program for one device, or for the devices that shardings and arguments name."""
+        layouts = self.shardings(entry, leaves) if self.sharded or is_partitioned(leaves, entry.jaxpr) else None
+        if layouts is not None:
+            from aot.compile.spmd import program_of
+            return program_of(entry.jaxpr, f"jit_{self.name}", entry.donated, *layouts)
+        if entry.program is None:
+            entry.program = compile_entry(entry)
+        return entry.program
+
+    def _run(self, entry: Entry, program, leaves, avals):
+        buffers = program.placed(leaves, avals)
         if entry.donated:
             buffers = _protect(buffers, entry.donated)
         outs = program.run(buffers)
         if config.debug_nans or config.debug_infs:
             self._check_finite(entry, outs, leaves)
         return entry.out_tree.unflatten(outs)
-
-    def _run_partitioned(self, entry: Entry, leaves, avals):
-        from aot.compile.spmd import run_jaxpr as run_over_devices
-        found = self.shardings(entry, leaves)
-        if found is None:
-            return self._run_single(entry, leaves, avals)
-        return entry.out_tree.unflatten(run_over_devices(entry.jaxpr, leaves, avals, f"jit_{self.name}", entry.donated, *found))
 
     def shardings(self, entry: Entry, leaves: Sequence) -> tuple[list, list] | None:
         """(sharding or None of each argument, the same of each result), or None for a program of one device."""
@@ -292,12 +293,6 @@ class JitFunction:
         from aot.compile.spmd import device_meshes
         layouts = [*(s for s in (*ins, *outs) if s is not None), *device_meshes(entry.jaxpr)]
         return (ins, outs) if any(len(s.device_tuple) > 1 for s in layouts) else None
-
-    def _run_single(self, entry, leaves, avals):
-        if entry.program is None:
-            entry.program = compile_entry(entry)
-        buffers = [x.buf if type(x) is Array else to_buffer(x, a) for x, a in zip(leaves, avals)]
-        return entry.out_tree.unflatten(entry.program.run(buffers))
 
     def _leaf_shardings(self, given, tree, what) -> list | None:
         """One sharding (or None) for each leaf of a tree, from a prefix of it."""
@@ -372,12 +367,14 @@ class JitFunction:
 
     def _entry(self, signature: Signature, leaves) -> Entry:
         entry = self.entries.get(signature.key)
-        if entry is not None and all(is_live(x.trace) for x in entry.captured):
-            return entry
-        donated = self._donated(signature, leaves) if self.donates else ()
-        entry = trace_to_entry(self._merge_static(signature), signature.in_tree, signature.avals, self.name, donated,
-                               signature)
-        self.entries[signature.key] = entry
+        if entry is None or not all(is_live(x.trace) for x in entry.captured):
+            donated = self._donated(signature, leaves) if self.donates else ()
+            before, state.mesh_read = state.mesh_read, False
+            entry = trace_to_entry(self._merge_static(signature), signature.in_tree, signature.avals, self.name, donated,
+                                   signature)
+            entry.mesh_read, state.mesh_read = state.mesh_read, before
+            self.entries[signature.key] = entry
+        state.mesh_read = state.mesh_read or entry.mesh_read
         return entry
 
     def _donated(self, signature, leaves) -> tuple[bool, ...]:

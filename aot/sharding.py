@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import threading
 from collections import OrderedDict
 from functools import cached_property
 from math import prod
@@ -12,6 +11,7 @@ from typing import Any, Hashable, Iterator, Sequence
 import numpy as np
 
 from aot import xla
+from aot.trace import state
 
 AxisName = Hashable
 
@@ -77,13 +77,6 @@ class AbstractMesh:
         return f"{type(self).__name__}({', '.join(f'{n!r}: {s}' for n, s in self.shape.items())})"
 
 
-class _Current(threading.local):
-    mesh: Any = None
-
-
-_current = _Current()
-
-
 class Mesh(AbstractMesh):
     """Devices in a grid with named axes.  `with mesh:` makes it the default of this thread."""
 
@@ -118,34 +111,39 @@ class Mesh(AbstractMesh):
     def __eq__(self, other):
         return isinstance(other, Mesh) and self.shape == other.shape and self.device_tuple == other.device_tuple
 
-    def __hash__(self): return hash((tuple(self.shape.items()), self.device_tuple))
+    def __hash__(self): return self._hash
+
+    @cached_property
+    def _hash(self) -> int: return hash((self.axis_names, self.axis_sizes, self.device_tuple))
 
     def __enter__(self):
-        self._before.append(_current.mesh)
-        _current.mesh = self
+        self._before.append(state.mesh)
+        state.mesh = self
         return self
 
     def __exit__(self, *exc):
-        _current.mesh = self._before.pop()
+        state.mesh = self._before.pop()
 
 
 def get_mesh() -> Mesh | None:
     """The mesh of the innermost `with mesh:` or `set_mesh`, or None."""
-    return _current.mesh
+    state.mesh_read = True
+    return state.mesh
 
 
 def get_abstract_mesh() -> AbstractMesh | None:
-    return _current.mesh.abstract_mesh if _current.mesh is not None else None
+    mesh = get_mesh()
+    return mesh.abstract_mesh if mesh is not None else None
 
 
 class set_mesh:
     """Make a mesh the default, for the rest of the program or, as a context manager, for a block."""
 
     def __init__(self, mesh: Mesh | None):
-        self.before, _current.mesh = _current.mesh, mesh
+        self.before, state.mesh = state.mesh, mesh
 
-    def __enter__(self): return _current.mesh
-    def __exit__(self, *exc): _current.mesh = self.before
+    def __enter__(self): return state.mesh
+    def __exit__(self, *exc): state.mesh = self.before
 
 
 @contextlib.contextmanager
@@ -193,12 +191,8 @@ class Sharding:
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict:
         """device -> tuple of slices that it holds."""
         dims, order = self.tiles(len(global_shape))
+        self.shard_shape(global_shape)
         out = {}
-        for dim, n in enumerate(global_shape):
-            if n % dims[dim]:
-                raise ValueError(f"One of device_put or jit arguments was given the sharding of {self}, which implies that the "
-                                 f"global size of its dimension {dim} should be divisible by {dims[dim]}, but it is equal to "
-                                 f"{n} (full shape: {tuple(global_shape)})")
         grid = np.asarray(order).reshape(*dims, -1)
         for at in np.ndindex(*grid.shape):
             index = tuple(slice(None) if dims[i] == 1 else slice(at[i] * (n // dims[i]), (at[i] + 1) * (n // dims[i]))
@@ -211,8 +205,13 @@ class Sharding:
         return {d: i for d, i in self.devices_indices_map(global_shape).items() if d in mine}
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape each device holds."""
+        """The shape each device holds.  Raises ValueError where the devices do not divide a dimension."""
         dims, _ = self.tiles(len(global_shape))
+        for dim, n in enumerate(global_shape):
+            if n % dims[dim]:
+                raise ValueError(f"One of device_put or jit arguments was given the sharding of {self}, which implies that the "
+                                 f"global size of its dimension {dim} should be divisible by {dims[dim]}, but it is equal to "
+                                 f"{n} (full shape: {tuple(global_shape)})")
         return tuple(n // d for n, d in zip(global_shape, dims))
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
@@ -278,9 +277,12 @@ class NamedSharding(Sharding):
         return dims, ids.ravel().tolist()
 
     def __eq__(self, other):
-        return isinstance(other, NamedSharding) and self.mesh == other.mesh and self.spec == other.spec
+        return self is other or isinstance(other, NamedSharding) and self.mesh == other.mesh and self.spec == other.spec
 
-    def __hash__(self): return hash((self.mesh, _trim(self.spec)))
+    def __hash__(self): return self._hash
+
+    @cached_property
+    def _hash(self) -> int: return hash((self.mesh, _trim(self.spec)))
     def __repr__(self): return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec!r})"
 
 
@@ -302,7 +304,10 @@ class TiledSharding(Sharding):
         return isinstance(other, TiledSharding) and (self._devices, self.dims, self.order) == (
             other._devices, other.dims, other.order)
 
-    def __hash__(self): return hash((self._devices, self.dims, tuple(self.order)))
+    def __hash__(self): return self._hash
+
+    @cached_property
+    def _hash(self) -> int: return hash((self._devices, self.dims, tuple(self.order)))
     def __repr__(self): return f"TiledSharding(dims={self.dims}, order={self.order})"
 
 

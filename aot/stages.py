@@ -150,7 +150,7 @@ class Compiled:
                 raise TypeError(f"Argument types differ from the types for which this computation was compiled: "
                                 f"argument {path}: compiled for {a.str_short()}, called with {got.str_short()}")
         if self.lowered.mesh is not None:
-            return self.out_tree.unflatten(self.program.run(leaves, self.in_avals))
+            return self.out_tree.unflatten(self.program.run(self.program.placed(leaves, self.in_avals)))
         buffers = [to_buffer(x, a) for x, a in zip(leaves, self.in_avals)]
         if any(self.lowered.donated):
             from aot.compile.eager import protect

@@ -503,23 +503,28 @@ def _buffer_sharding_class() -> Any:
         """What C++ asks of the sharding of a buffer over several devices; `logical` is ours."""
         memory_kind = None
         num_devices = property(lambda self: len(self.logical.device_tuple))
-        _internal_device_list = property(lambda self: _device_list(self.logical.device_tuple))
+        _internal_device_list = property(lambda self: self._devices)
 
         def __init__(self, logical):
             super().__init__()
-            self.logical = logical
+            self.logical, self._hash, self._devices = logical, hash(logical), _device_list(logical.device_tuple)
 
         def _to_xla_hlo_sharding(self, ndim): return hlo_sharding(self.logical, ndim)
         def __eq__(self, other): return type(other) is type(self) and self.logical == other.logical
-        def __hash__(self): return hash(self.logical)
+        def __hash__(self): return self._hash
     return BufferSharding
 
 
-@cache
 def buffer_sharding(logical) -> Any:
     """The jaxlib sharding of a sharding of ours."""
     if len(logical.device_tuple) == 1:
         return default_sharding(logical.device_tuple[0])
+    return _buffer_sharding(logical, len(getattr(logical, "spec", ())))
+
+
+@cache
+def _buffer_sharding(logical, rank: int) -> Any:
+    """rank: of the spec, since equal ones may fit arrays of different ranks."""
     return _buffer_sharding_class()(logical)
 
 
@@ -569,7 +574,15 @@ def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[C
 
 def output_tiles(executable, ndims: Sequence[int]) -> list[tuple[tuple[int, ...], list[int]] | None]:
     """The layout XLA chose for each output as (tiles, device order), None for replicated."""
-    protos = executable.get_output_shardings()
+    return _tiles(executable.get_output_shardings(), ndims)
+
+
+def parameter_tiles(executable, ndims: Sequence[int]) -> list[tuple[tuple[int, ...], list[int]] | None]:
+    """The same for each parameter."""
+    return _tiles(executable.get_parameter_shardings(), ndims)
+
+
+def _tiles(protos: Sequence | None, ndims: Sequence[int]) -> list:
     if protos is None:
         return [None] * len(ndims)
     return [tiles_of(_mod("xc").HloSharding.from_proto(proto), n) for proto, n in zip(protos, ndims)]

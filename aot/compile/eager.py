@@ -35,6 +35,7 @@ def refuse_deleted(buffers: Sequence) -> None:
 class Program:
     """A loaded executable with its output types and hoisted constants."""
     __slots__ = ("executable", "out_avals", "storage", "handlers", "weights", "text", "callbacks")
+    layouts: Any = None         # of parameters and results, where there are several devices
 
     def __init__(self, executable, out_avals: Sequence[ShapedArray], weights: Sequence = (), text: str = "",
                  callbacks: Sequence = ()):
@@ -44,6 +45,10 @@ class Program:
         self.handlers = [xla.result_handler(s, sharding) for s in self.storage]
         self.weights = [to_buffer(w, typeof(w)) for w in weights]
         _constants.update((id(w), w) for w in self.weights)
+
+    def placed(self, leaves: Sequence, avals: Sequence[ShapedArray]) -> list:
+        """The buffers of arguments."""
+        return [x.buf if type(x) is Array else to_buffer(x, a) for x, a in zip(leaves, avals)]
 
     def run_buffers(self, buffers: list) -> list:
         """Device buffers in, device buffers out."""

@@ -11,7 +11,10 @@ from functools import cache
 from typing import Any, Callable
 
 from aot import xla
+from aot.array import Array
+from aot.compile.spmd import place
 from aot.config import config
+from aot.trace import typeof
 
 Call = namedtuple("Call", "xla_executable out_pytree_def in_shardings out_shardings out_avals out_committed "
                           "kept_var_bitvec in_device_local_layouts const_args")
@@ -49,14 +52,19 @@ def usable() -> bool:
     return "jax" not in sys.modules
 
 
-def _refuse(x, sharding, layout):
-    raise TypeError(f"cannot transfer a value of type {type(x)} to the device")
+def _placed(x, sharding, layout):
+    """An argument that is not on the devices that the program wants it on, or not in that layout."""
+    if not hasattr(sharding, "logical"):
+        raise TypeError(f"cannot transfer a value of type {type(x)} to the device")
+    if type(x) is not xla.ArrayImpl:
+        return place(x, typeof(x), sharding.logical)
+    return x if x._sharding == sharding else place(Array(x, x.aval.logical), x.aval.logical, sharding.logical)
 
 
 def make(name: str, program_for: Callable[[tuple], Any]) -> Callable:
     """A function of flat buffers, numpy arrays and Python numbers -> tuple of buffers.
 
-    program_for(args) gives the Program for arguments whose types are seen for the first time."""
+    program_for(args) gives the program for arguments whose types and layouts are seen for the first time."""
     x64 = _settings()
     x64.set_local(config.enable_x64)
     sharding = xla.default_sharding()
@@ -65,7 +73,8 @@ def make(name: str, program_for: Callable[[tuple], Any]) -> Callable:
         program, buffers = program_for(args)
         outs = tuple(program.run_buffers(buffers))
         n, weights = len(args) + len(program.weights), program.weights
-        call = Call(program.executable, _out_tree(len(outs)), [sharding] * n, [sharding] * len(outs), program.storage,
-                    [True] * len(outs), [True] * n, [None] * n, weights)
+        ins, results = program.layouts or ([sharding] * n, [sharding] * len(outs))
+        call = Call(program.executable, _out_tree(len(outs)), ins, results, program.storage, [True] * len(outs), [True] * n,
+                    [None] * n, weights)
         return outs, call, False
-    return xla.ext.pjit(name, None, miss, [], [], _Unique(), xla.default_registry(), _refuse, _call_cache())
+    return xla.ext.pjit(name, None, miss, [], [], _Unique(), xla.default_registry(), _placed, _call_cache())

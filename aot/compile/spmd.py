@@ -28,19 +28,28 @@ class PartitionedProgram:
     def __init__(self, executable, mesh: Mesh, in_shardings, out_avals, out_shardings, weights, callbacks):
         self.executable, self.mesh, self.in_shardings, self.out_avals = executable, mesh, in_shardings, list(out_avals)
         self.out_shardings, self.callbacks = out_shardings, callbacks
-        self.handlers = [xla.result_handler(xla.storage(a), xla.buffer_sharding(s)) for a, s in zip(out_avals, out_shardings)]
+        self.storage = [xla.storage(a) for a in out_avals]
         everywhere = NamedSharding(mesh, PartitionSpec())
+        self.layouts = ([xla.buffer_sharding(s) for s in (*[everywhere] * len(weights), *in_shardings)],
+                        [xla.buffer_sharding(s) for s in out_shardings])
+        self.handlers = [xla.result_handler(a, s) for a, s in zip(self.storage, self.layouts[1])]
         self.weights = [place(w, typeof(w), everywhere) for w in weights]
 
-    def run(self, leaves: Sequence, avals: Sequence[ShapedArray]) -> list[Array]:
-        buffers = [place(x, a, s) for x, a, s in zip(leaves, avals, self.in_shardings)]
+    def placed(self, leaves: Sequence, avals: Sequence[ShapedArray]) -> list:
+        """The buffers of arguments, laid out as the program wants them."""
+        return [place(x, a, s) for x, a, s in zip(leaves, avals, self.in_shardings)]
+
+    def run_buffers(self, buffers: list) -> list:
+        """Device buffers in, device buffers out.  A program with callbacks is waited for."""
         xla.collect_garbage()
-        outs = self.executable.execute_sharded([*self.weights, *buffers])
-        arrays = [Array(b, a) for b, a in zip(outs.consume_with_handlers(self.handlers), self.out_avals)]
-        if self.callbacks:
-            for a in arrays:
-                a.block_until_ready()
-        return arrays
+        outs = self.executable.execute_sharded([*self.weights, *buffers]).consume_with_handlers(self.handlers)
+        for b in outs if self.callbacks else ():
+            b.block_until_ready()
+        return outs
+
+    def run(self, buffers: list) -> list[Array]:
+        """Device buffers in, Arrays out."""
+        return [Array(b, a) for b, a in zip(self.run_buffers(buffers), self.out_avals)]
 
 
 def place(x: Any, aval: ShapedArray, sharding: Sharding) -> Any:
@@ -92,13 +101,18 @@ def resolve(sharding: Any, what: str) -> Sharding | None:
     raise TypeError(f"{what} must be a Sharding, a PartitionSpec, a device or None, got {sharding!r}")
 
 
-def run_jaxpr(jaxpr: Jaxpr, leaves: Sequence, avals: Sequence[ShapedArray], name: str, donated: Sequence[bool] = (),
-              in_shardings: Sequence | None = None, out_shardings: Sequence | None = None) -> list[Array]:
-    """Run over the devices that arguments, shardings and equations name."""
-    given = in_shardings or [x.sharding if type(x) is Array and xla.is_multi_device(x.buf) else None for x in leaves]
+def run_jaxpr(jaxpr: Jaxpr, leaves: Sequence, avals: Sequence[ShapedArray], name: str) -> list[Array]:
+    """Run over the devices that arguments and equations name."""
+    given = [x.sharding if type(x) is Array and xla.is_multi_device(x.buf) else None for x in leaves]
+    program = program_of(jaxpr, name, (), given, None)
+    return program.run(program.placed(leaves, avals))
+
+
+def program_of(jaxpr: Jaxpr, name: str, donated: Sequence[bool], given: Sequence, out_shardings: Sequence | None
+               ) -> PartitionedProgram:
+    """The program for arguments that are laid out like this (None: as XLA likes), kept with the jaxpr."""
     key = ("partitioned", tuple(given), tuple(out_shardings or ()), tuple(donated))
-    program = jaxpr.memo(key, lambda: compile_jaxpr(jaxpr, name, donated, given, out_shardings))
-    return program.run(leaves, avals)
+    return jaxpr.memo(key, lambda: compile_jaxpr(jaxpr, name, donated, given, out_shardings))
 
 
 def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
@@ -125,8 +139,8 @@ def compile_jaxpr(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings)
 def load(executable: Any, jaxpr: Jaxpr, mesh: Mesh, in_shardings: Sequence, out_shardings: Sequence | None, weights: Sequence,
          callbacks: Sequence = ()) -> PartitionedProgram:
     """An executable that was compiled from what `lower` gave."""
-    everywhere = NamedSharding(mesh, PartitionSpec())
-    ins = [s or everywhere for s in in_shardings]
+    chosen = xla.parameter_tiles(executable, [typeof(w).ndim for w in weights] + [a.ndim for a in jaxpr.in_avals])
+    ins = [s or from_tiles(mesh, t) for s, t in zip(in_shardings, chosen[len(weights):])]
     tiles = xla.output_tiles(executable, [a.ndim for a in jaxpr.out_avals])
     outs = [s or from_tiles(mesh, t) for s, t in zip(out_shardings or [None] * len(tiles), tiles)]
     return PartitionedProgram(executable, mesh, ins, jaxpr.out_avals, outs, weights, callbacks)
@@ -156,8 +170,7 @@ def lower(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings, **optio
             parts += ["jax.buffer_donor = true"] if donate and donate[i] else []
             out.append(f" {{{', '.join(parts)}}}" if parts else "")
         return out
-    everywhere = NamedSharding(mesh, PartitionSpec())
-    arg_attrs = attrs([s or everywhere for s in in_shardings], jaxpr.in_avals, donated)
+    arg_attrs = attrs(in_shardings, jaxpr.in_avals, donated)
     result_attrs = attrs(out_shardings or [None] * len(jaxpr.out_avals), jaxpr.out_avals, None)
     text, weights = module.main(jaxpr, arg_attrs, result_attrs)
     return text, weights, module.callbacks, mesh

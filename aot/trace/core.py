@@ -71,6 +71,8 @@ class Trace:
 class _State(threading.local):
     trace: Any = None           # set to the eval trace on first use, see below
     axes: dict = {}             # axis name -> size, for collectives under vmap and shard_map
+    mesh: Any = None            # of the innermost `with mesh:`
+    mesh_read: bool = False     # whether anything asked for it; set to False by those who want to know
 
     def __init__(self):
         self.trace, self.axes = base_trace, {}

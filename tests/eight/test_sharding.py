@@ -283,3 +283,42 @@ def test_lowered_and_compiled_programs_keep_their_shardings():
         assert y.sharding.spec == P("data", "model") and np.allclose(y, np.tanh(x @ w))
     single = aot.jit(lambda x: x + 1).lower(x).compile()
     assert single.input_shardings == ((aot.sharding.SingleDeviceSharding(aot.devices()[0]),), {})
+
+
+def test_calls_follow_layouts_and_meshes():
+    """One jitted function, called in turn with each layout, host arrays, several meshes in scope: always as at first."""
+    f = aot.jit(lambda x, y: jnp.sin(x) @ y.T)
+    want = np.sin(ARR) @ ARR.T
+    values = [aot.device_put(ARR, NamedSharding(GRID, s)) for s in SPECS if ARR.shape[0] % NamedSharding(GRID, s).tiles(2)[0][0] == 0]
+    layouts = {}
+    for _ in range(3):
+        for i, x in enumerate([ARR, jnp.asarray(ARR), *values]):
+            for j, y in enumerate([ARR, jnp.asarray(ARR), *values]):
+                got = f(x, y)
+                np.testing.assert_allclose(got, want, rtol=1e-4)
+                assert layouts.setdefault((i, j), got.sharding) == got.sharding
+    g = aot.jit(lambda x: x + 1, in_shardings=P("x"), out_shardings=P("x"))
+    h = aot.jit(lambda x: lax.with_sharding_constraint(x * 2, P("x")))
+    outer = aot.jit(lambda x: h(x) + 0)
+    other = Mesh(np.array(DEVICES[::-1]).reshape(4, 2), ("x", "y"))
+    for mesh in (GRID, LINE, other, GRID, LINE):
+        with mesh:
+            for call in (g, g, h, h, outer, outer):
+                if mesh.shape["x"] == 8:
+                    with pytest.raises(ValueError, match="divisible"):
+                        call(ARR)
+                else:
+                    assert call(ARR).sharding == NamedSharding(mesh, P("x"))
+
+
+def test_arguments_of_one_device_are_laid_out_as_the_program_likes():
+    """A host array that is multiplied with one split by rows need not be everywhere: the layout that jax gets."""
+    y = np.ones((8, 4), F)
+    x = aot.device_put(ARR, NamedSharding(GRID, P("x", "y")))
+    compiled = aot.jit(lambda x, y: x @ y).lower(x, y).compile()
+    ours = compiled.input_shardings[0][1]
+    assert ours == NamedSharding(GRID, P("y")) and "all-gather" not in compiled.as_text()
+    np.testing.assert_allclose(compiled(x, y), ARR @ y)
+    import jax
+    theirs = jax.jit(lambda x, y: x @ y).lower(on_jax(P("x", "y")), y).compile().input_shardings[0][1]
+    assert ours.shard_shape(y.shape) == theirs.shard_shape(y.shape)
