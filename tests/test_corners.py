@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 
-import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ import aot
 from aot import errors
 from tests.support import same
 
+jax = pytest.importorskip("jax")
 f32 = np.float32
 Pair = collections.namedtuple("Pair", "a b")
 
