@@ -499,33 +499,31 @@ def specialize(module: Any, shapes: Sequence[tuple[int, ...]]) -> None:
 def _buffer_sharding_class() -> Any:
     xc = _mod("xc")
 
-    class BufferSharding(xc.Sharding):
-        """What C++ asks of the sharding of a buffer over several devices; `logical` is ours."""
+    class BufferSharding(xc.GSPMDSharding):
+        """What C++ asks of the sharding of a buffer over several devices; `logical` is ours.
+
+        There is one object for each and each rank, so that C++ compares and hashes them without asking Python; with this
+        base it takes buffers as they are."""
         memory_kind = None
         num_devices = property(lambda self: len(self.logical.device_tuple))
-        _internal_device_list = property(lambda self: self._devices)
+        _internal_device_list = property(lambda self: self.list)
 
-        def __init__(self, logical):
-            super().__init__()
-            self.logical, self._hash, self._devices = logical, hash(logical), _device_list(logical.device_tuple)
+        def __init__(self, logical, ndim: int):
+            self.logical, self.list = logical, _device_list(logical.device_tuple)
+            super().__init__(self.list, hlo_sharding(logical, ndim))
 
         def _to_xla_hlo_sharding(self, ndim): return hlo_sharding(self.logical, ndim)
-        def __eq__(self, other): return type(other) is type(self) and self.logical == other.logical
-        def __hash__(self): return self._hash
+
+        __eq__, __hash__ = object.__eq__, object.__hash__
     return BufferSharding
 
 
-def buffer_sharding(logical) -> Any:
-    """The jaxlib sharding of a sharding of ours."""
+@cache
+def buffer_sharding(logical, ndim: int) -> Any:
+    """The jaxlib sharding of a sharding of ours, for buffers of this rank."""
     if len(logical.device_tuple) == 1:
         return default_sharding(logical.device_tuple[0])
-    return _buffer_sharding(logical, len(getattr(logical, "spec", ())))
-
-
-@cache
-def _buffer_sharding(logical, rank: int) -> Any:
-    """rank: of the spec, since equal ones may fit arrays of different ranks."""
-    return _buffer_sharding_class()(logical)
+    return _buffer_sharding_class()(logical, ndim)
 
 
 def hlo_sharding(logical, ndim: int) -> Any:
@@ -553,7 +551,7 @@ def put_shards(shards: Sequence, stored: Storage, logical) -> Any:
     xc = _mod("xc")
     mine = [d for d in logical.device_tuple if d in logical.addressable_devices]
     copies = [np.array(s) for s in shards]          # ours alone, so that the devices may keep them
-    return xc.batched_device_put(stored, buffer_sharding(logical), copies, mine, enable_x64=True)
+    return xc.batched_device_put(stored, buffer_sharding(logical, stored.ndim), copies, mine, enable_x64=True)
 
 
 def single_device_buffers(buf) -> list:

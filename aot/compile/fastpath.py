@@ -58,7 +58,7 @@ def _placed(x, sharding, layout):
         raise TypeError(f"cannot transfer a value of type {type(x)} to the device")
     if type(x) is not xla.ArrayImpl:
         return place(x, typeof(x), sharding.logical)
-    return x if x._sharding == sharding else place(Array(x, x.aval.logical), x.aval.logical, sharding.logical)
+    return x if x._sharding is sharding else place(Array(x, x.aval.logical), x.aval.logical, sharding.logical)
 
 
 def make(name: str, program_for: Callable[[tuple], Any]) -> Callable:

@@ -25,13 +25,14 @@ from aot.trace import Eqn, Jaxpr, ShapedArray, Var, subjaxprs, typeof
 class PartitionedProgram:
     """An executable over several devices, with the layout of every argument and result."""
 
-    def __init__(self, executable, mesh: Mesh, in_shardings, out_avals, out_shardings, weights, callbacks):
+    def __init__(self, executable, mesh: Mesh, in_avals, in_shardings, out_avals, out_shardings, weights, callbacks):
         self.executable, self.mesh, self.in_shardings, self.out_avals = executable, mesh, in_shardings, list(out_avals)
         self.out_shardings, self.callbacks = out_shardings, callbacks
         self.storage = [xla.storage(a) for a in out_avals]
         everywhere = NamedSharding(mesh, PartitionSpec())
-        self.layouts = ([xla.buffer_sharding(s) for s in (*[everywhere] * len(weights), *in_shardings)],
-                        [xla.buffer_sharding(s) for s in out_shardings])
+        layouts = lambda avals, shardings: [xla.buffer_sharding(s, xla.storage(a).ndim) for a, s in zip(avals, shardings)]
+        self.layouts = (layouts(map(typeof, weights), [everywhere] * len(weights)) + layouts(in_avals, in_shardings),
+                        layouts(out_avals, out_shardings))
         self.handlers = [xla.result_handler(a, s) for a, s in zip(self.storage, self.layouts[1])]
         self.weights = [place(w, typeof(w), everywhere) for w in weights]
 
@@ -143,7 +144,7 @@ def load(executable: Any, jaxpr: Jaxpr, mesh: Mesh, in_shardings: Sequence, out_
     ins = [s or from_tiles(mesh, t) for s, t in zip(in_shardings, chosen[len(weights):])]
     tiles = xla.output_tiles(executable, [a.ndim for a in jaxpr.out_avals])
     outs = [s or from_tiles(mesh, t) for s, t in zip(out_shardings or [None] * len(tiles), tiles)]
-    return PartitionedProgram(executable, mesh, ins, jaxpr.out_avals, outs, weights, callbacks)
+    return PartitionedProgram(executable, mesh, jaxpr.in_avals, ins, jaxpr.out_avals, outs, weights, callbacks)
 
 
 def from_tiles(mesh: Mesh, tiles) -> Sharding:
