@@ -346,6 +346,21 @@ def test_large_arrays_go_to_a_file_of_their_own(tmp_path):
     assert_same(call(session(path), {made.inputs[0][0]: x})[0], x @ table, ROUNDING, False)
 
 
+def test_models_that_are_no_single_message(tmp_path, monkeypatch):
+    from aot.exporters.onnx import model
+    monkeypatch.setattr(model, "EXTERNAL_LIMIT", model.EXTERNAL_SLACK + 1000)
+    table = np.arange(3000, dtype=np.float32).reshape(100, 30)
+    program = aot.build.Program(lambda w, x: x @ w, [spec.parse("f32[4,100]")], weights={"w": table})
+    made = exporter.export(source.of_program(program).program(exporter.KEEP))
+    assert set(made.arrays) == {"w"}
+    with pytest.raises(AotError, match="above 2 GB"):
+        made.data  # noqa: B018
+    path = str(tmp_path / "m.onnx")
+    assert len(made.save(path)) == 2
+    x = np.ones((4, 100), np.float32)
+    assert_same(call(session(path), {made.inputs[0][0]: x})[0], x @ table, ROUNDING, False)
+
+
 def test_element_types_of_less_than_a_byte_are_packed():
     from aot.exporters.onnx.model import raw_bytes
     assert raw_bytes(np.array([1, -2, 3], ml_dtypes.int4)) == bytes([0xE1, 0x03])

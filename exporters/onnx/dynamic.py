@@ -49,6 +49,8 @@ def unify(export: Callable[[int], Any]) -> Any:
     """The model for every size, from `export(size)`.  Raises SizeDependent with what stands in the way."""
     made = [export(n) for n in SIZES]
     found = made[0]
+    if found.arrays:
+        raise SizeDependent("models above 2 GB are written for one size")
     _Unifier([m.model for m in made]).run()
     return found
 

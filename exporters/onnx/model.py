@@ -23,6 +23,7 @@ DEFAULT_OPSET, MIN_OPSET, MAX_OPSET = 21, 18, 28
 #: operations of the dialect chlo that have rows; `NAME:TYPE` for one element type
 KEEP = ("chlo.erf:f32", "chlo.erf:f16", "chlo.erfc:f32", "chlo.erfc:f16", "chlo.top_k")
 EXTERNAL_LIMIT = 1 << 31          # a protobuf message holds less than 2 GiB
+EXTERNAL_SLACK = 1 << 24          # for everything but arrays
 EXTERNAL_MIN = 1 << 10
 
 
@@ -32,7 +33,7 @@ class Exported:
 
     model: a ModelProto.  inputs, outputs: the names of the model's arrays for each argument and result; a complex one has
     two, its real and its imaginary part.  renamed: program name -> names in the model, where they differ.  notes: where the
-    model differs from the program for some inputs.
+    model differs from the program for some inputs.  arrays: of initializers that are too large for the message together.
     """
     model: Any
     inputs: list[tuple[str, ...]]
@@ -41,10 +42,13 @@ class Exported:
     output_types: list[stablehlo.Type] = field(default_factory=list)
     renamed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def data(self) -> bytes:
-        """The serialized model; equal programs give equal bytes."""
+        """The serialized model; equal programs give equal bytes.  Raises AotError above 2 GB."""
+        if self.arrays:
+            raise AotError("a model above 2 GB is no single message", hint="save it to a file")
         return self.model.SerializeToString(deterministic=True)
 
     def save(self, path: str | os.PathLike) -> list[str]:
@@ -97,7 +101,8 @@ def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str
     outputs = [names(w, f"output_{i}", v.type) for i, (w, v) in enumerate(zip(results, program.body.outputs, strict=True))]
     model = _model(g, program, [t for v in arguments for t in flat([c.env[v]])], _named(g, found, outputs), metadata or {})
     return Exported(model, inputs, outputs, [v.type for v in arguments], program.output_types,
-                    {w: n for w, n in zip([*wanted, *results], [*inputs, *outputs]) if w and n != (w,)}, list(g.notes))
+                    {w: n for w, n in zip([*wanted, *results], [*inputs, *outputs]) if w and n != (w,)}, list(g.notes),
+                    {t.name: g.initializers[t.name] for t in model.graph.initializer if t.data_location})
 
 
 def _check_types(g: Graph, report: Report, kind: str, values: Sequence[stablehlo.Value]) -> None:
@@ -125,7 +130,9 @@ def _model(g: Graph, program: stablehlo.Program, inputs: Sequence[Tensor], outpu
            metadata: Mapping[str, str]) -> Any:
     from onnx import helper
     graph = g.graph_proto(program.name or "main", g.nodes, inputs, outputs)
-    graph.initializer.extend(tensor_proto(key, array) for key, array in g.initializers.items())
+    apart = sum(array.nbytes for array in g.initializers.values()) >= EXTERNAL_LIMIT - EXTERNAL_SLACK
+    for key, array in g.initializers.items():
+        fill(graph.initializer.add(), key, array, apart and array.nbytes >= EXTERNAL_MIN)
     opset = helper.make_opsetid("", g.opset)
     model = helper.make_model_gen_version(graph, opset_imports=[opset], producer_name="aotc", producer_version=__version__)
     model.ir_version = _ir_version(g.opset)
@@ -139,11 +146,22 @@ def _ir_version(opset: int) -> int:
 
 
 def tensor_proto(name: str, array: np.ndarray) -> Any:
-    """An initializer with raw data, little-endian; types of less than a byte are packed, the first one lowest."""
+    """An initializer with its elements."""
     from onnx import TensorProto
-    proto = TensorProto(name=name, data_type=ELEMENTS[array.dtype.name], dims=list(array.shape))
-    proto.raw_data = raw_bytes(array)
+    proto = TensorProto()
+    fill(proto, name, array, False)
     return proto
+
+
+def fill(proto: Any, name: str, array: np.ndarray, apart: bool) -> None:
+    """Name, type and shape of an initializer; its elements too, unless they are to lie in another file."""
+    from onnx import TensorProto
+    proto.name, proto.data_type = name, ELEMENTS[array.dtype.name]
+    proto.dims.extend(array.shape)
+    if apart:
+        proto.data_location = TensorProto.EXTERNAL
+    else:
+        proto.raw_data = raw_bytes(array)
 
 
 def raw_bytes(array: np.ndarray) -> bytes:
@@ -160,30 +178,35 @@ def raw_bytes(array: np.ndarray) -> bytes:
 
 def save(exported: Exported, path: str, limit: int = EXTERNAL_LIMIT) -> list[str]:
     """Write a model atomically; arrays go to PATH.data when the whole would have `limit` bytes or more."""
+    from onnx import TensorProto
+
     from aot.files import replacing
     model, files = exported.model, [path]
-    total = sum(len(t.raw_data) for t in model.graph.initializer)
-    if total >= limit - (1 << 24):
+    apart = [t for t in model.graph.initializer if t.data_location == TensorProto.EXTERNAL]
+    if not apart and sum(len(t.raw_data) for t in model.graph.initializer) >= limit - EXTERNAL_SLACK:
+        apart = [t for t in model.graph.initializer if len(t.raw_data) >= EXTERNAL_MIN]
+    if apart:
         files.append(path + ".data")
         with replacing(files[1]) as f:
-            _externalise(model, f, os.path.basename(files[1]))
+            _write_apart(apart, exported.arrays, f, os.path.basename(files[1]))
     with replacing(path) as f:
         f.write(model.SerializeToString(deterministic=True))
     return files
 
 
-def _externalise(model: Any, f: Any, location: str) -> None:
+def _write_apart(initializers: Sequence[Any], arrays: Mapping[str, np.ndarray], f: Any, location: str) -> None:
+    """Write the elements of initializers to a file, page by page, and say in each where they are."""
     from onnx import StringStringEntryProto, TensorProto
     at = 0
-    for t in model.graph.initializer:
-        if len(t.raw_data) < EXTERNAL_MIN:
-            continue
+    for t in initializers:
+        data = raw_bytes(arrays[t.name]) if t.name in arrays else t.raw_data
         pad = -at % 4096
         f.write(bytes(pad))
+        f.write(data)
         at += pad
-        f.write(t.raw_data)
-        entries = {"location": location, "offset": str(at), "length": str(len(t.raw_data))}
-        at += len(t.raw_data)
+        entries = {"location": location, "offset": str(at), "length": str(len(data))}
+        at += len(data)
         t.ClearField("raw_data")
+        del t.external_data[:]
         t.data_location = TensorProto.EXTERNAL
         t.external_data.extend(StringStringEntryProto(key=k, value=v) for k, v in entries.items())
