@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance import programs
+from tests.conformance.formats import FORMATS
 from tests.conformance.sweep import OUTCOMES, names_in, sweep
 
 
@@ -27,7 +28,7 @@ def option(text: str) -> tuple[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("format")
+    parser.add_argument("format", choices=sorted(FORMATS))
     parser.add_argument("-k", default="", metavar="REGEX", help="only programs whose name contains a match")
     parser.add_argument("--set", action="append", default=[], type=option, metavar="NAME=VALUE", help="option of the exporter")
     parser.add_argument("--json", type=Path, help="write {name: [outcome, reason]} to this file")
@@ -40,6 +41,9 @@ def main() -> int:
         print(f"only a sample: for all programs put stablehlo_testdata.tar.xz at {programs.ARCHIVE} or set AOT_TESTDATA", file=sys.stderr)
     folder, started = programs.prepared(archive or programs.SAMPLE), time.monotonic()
     outcomes = sweep(names_in(folder, args.k)[::args.every], folder, args.format, dict(args.set), args.workers, args.timeout)
+    if not outcomes:
+        print(f"no program's name contains a match of {args.k!r}", file=sys.stderr)
+        return 2
     if args.json:
         args.json.write_text(json.dumps(outcomes, indent=1))
     return report(outcomes, args.format, time.monotonic() - started)
