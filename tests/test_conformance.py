@@ -83,3 +83,19 @@ def test_a_wrong_result_is_seen(tmp_path):
     assert judge("off", str(tmp_path), "xla", {})[0] == "wrong"
     outcome, why = judge("broken", str(tmp_path), "xla", {})
     assert outcome == "wrong" and why.startswith("exception:")
+
+
+@pytest.mark.parametrize("arguments,status,text", [
+    (["nope"], 2, "invalid choice: 'nope'"), (["xla", "-k", "no_such_program"], 2, "no program's name contains a match"),
+    (["xla", "-k", "^abs_"], 0, "0 refused, 0 wrong, 0 crash"),
+])
+def test_command_line(monkeypatch, capsys, arguments, status, text):
+    from tests.conformance.__main__ import main
+    monkeypatch.setattr("sys.argv", ["conformance", *arguments, "--workers", "1"])
+    monkeypatch.setenv("AOT_TESTDATA", "absent")
+    try:
+        code = main()
+    except SystemExit as e:
+        code = e.code
+    out, err = capsys.readouterr()
+    assert code == status and text in out + err
