@@ -134,9 +134,15 @@ class VjpCall:
 
 
 def batched_bwd(bwd: Callable, axis: Axis, res_dims, ct_dims, in_dims, tag: Any = None) -> Callable:
-    """bwd over a batch; cotangents of unbatched inputs are summed over it."""
+    """bwd over a batch; cotangents of unbatched inputs are summed over it.
+
+    The cotangent of an unbatched result is already that of the whole batch: each example gets its share."""
+    if all(d is None for d in (*res_dims, *ct_dims, *in_dims)):
+        return bwd
+
     def run(res, cts):
         nz = [not is_zero(c) for c in cts]
+        cts = [c if d is not None or not n else _share(axis, c) for c, d, n in zip(cts, ct_dims, nz)]
         one = [None if n else Zero(_without(c.aval, d)) for c, n, d in zip(cts, nz, ct_dims)]
         zero: list[bool] = []
 
@@ -152,6 +158,11 @@ def batched_bwd(bwd: Callable, axis: Axis, res_dims, ct_dims, in_dims, tag: Any 
         return [Zero(ShapedArray((), dtypes.float0)) if z else _onto(axis, *next(it), want)
                 for z, want in zip(zero, in_dims)]
     return run
+
+
+def _share(axis: Axis, ct: Any) -> Any:
+    from aot.ops.elementwise import div, lit
+    return div(ct, lit(ct, max(axis.size, 1)))
 
 
 def _without(aval: ShapedArray, d: int | None) -> ShapedArray:
