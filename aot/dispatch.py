@@ -74,7 +74,7 @@ def _trace_to_entry(fun, in_tree, avals, name, donated, signature):
     with tracing(trace):
         ins = [trace.new_input(a) for a in avals]
         trace.function = f"`{name}`"
-        trace.input_names = lambda: argument_names(fun, in_tree, [i.var for i in ins])
+        trace.input_names = lambda: argument_names(fun, in_tree, [i.variable for i in ins])
         args, kwargs = in_tree.unflatten(ins)
         out = fun(*args, **kwargs)
         leaves, out_tree = _flatten(out)
@@ -367,7 +367,7 @@ class JitFunction:
 
     def _entry(self, signature: Signature, leaves) -> Entry:
         entry = self.entries.get(signature.key)
-        if entry is None or not all(is_live(x.trace) for x in entry.captured):
+        if entry is None or not all(is_live(x.owner) for x in entry.captured):
             donated = self._donated(signature, leaves) if self.donates else ()
             before, state.mesh_read = state.mesh_read, False
             entry = trace_to_entry(self._merge_static(signature), signature.in_tree, signature.avals, self.name, donated,

@@ -12,6 +12,7 @@ import pytest
 import aot
 import aot.numpy as jnp
 from aot import lax
+from aot.array_methods import ArrayMethods
 
 sys.path.insert(0, os.path.dirname(__file__))
 
@@ -272,3 +273,17 @@ def test_constants_of_known_values_are_not_recorded():
 def test_same_function_eager_and_traced():
     for f in (lambda x: jnp.mean(x, 1, keepdims=True), lambda x: jnp.median(x), lambda x: jnp.logaddexp(x, 1.0), lambda x: lax.exp(x).std()):
         np.testing.assert_allclose(f(jnp.asarray(X)), aot.jit(f)(jnp.asarray(X)), rtol=1e-6)
+
+
+METHODS = [n for n in dir(ArrayMethods) if not n.startswith("_") and callable(getattr(ArrayMethods, n))]
+
+
+@pytest.mark.parametrize("wrap", [aot.jit, aot.vmap, lambda f: lambda x: aot.jvp(f, (x,), (x,))[0]], ids=["jit", "vmap", "jvp"])
+def test_tracers_have_the_methods_of_arrays(wrap):
+    """Nothing that a tracer keeps hides a method."""
+    seen = []
+    wrap(lambda x: seen.append([n for n in METHODS if not callable(getattr(x, n))]) or x)(np.ones((3, 3, 3), np.float32))
+    assert seen and not any(seen)
+    for name in ("var", "trace"):
+        np.testing.assert_allclose(aot.jit(lambda x: getattr(x, name)())(np.ones((3, 3), np.float32)),
+                                   getattr(np.ones((3, 3), np.float32), name)())

@@ -31,7 +31,7 @@ class JetTracer(Tracer):
     __slots__ = ("primal", "terms")
 
     def __init__(self, trace, primal, terms):
-        self.trace, self.primal, self.terms, self.aval = trace, primal, terms, typeof(primal)
+        self.owner, self.primal, self.terms, self.aval = trace, primal, terms, typeof(primal)
 
     def concrete(self):
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
@@ -42,7 +42,7 @@ class JetTrace(Trace):
         self.parent, self.order = parent, order
 
     def pair(self, x) -> tuple[Any, list]:
-        if type(x) is JetTracer and x.trace is self:
+        if type(x) is JetTracer and x.owner is self:
             return x.primal, x.terms
         return x, [Zero.like(x)] * self.order
 

@@ -29,7 +29,7 @@ def stage_tree(fun: Callable, in_tree, avals: Sequence[ShapedArray], what: str):
         key = (in_tree, tuple(avals), config.trace_key(), tuple(state.axes.items()))
         bodies = per_function(fun, "body")
         found = bodies.get(key)
-        if found is not None and all(is_live(x.trace) for x in found[1]):
+        if found is not None and all(is_live(x.owner) for x in found[1]):
             return found
     except TypeError:
         key = None                      # unhashable callables are traced each time

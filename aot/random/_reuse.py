@@ -30,7 +30,7 @@ def consume(key: Any, by: str, source: Source = None) -> None:
     """Note that `by` consumes the key.  Raises KeyReuseError, naming both places, if something did so before."""
     key, source = root(key), source or user_frame()
     trace = staging()
-    if trace is not None and not (type(key) is StageTracer and key.trace is trace):
+    if trace is not None and not (type(key) is StageTracer and key.owner is trace):
         captured = trace.__dict__.setdefault("captured_keys", {})
         if id(key) in captured:
             refuse(by, captured[id(key)].by, captured[id(key)].source)

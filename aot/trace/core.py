@@ -144,9 +144,9 @@ def check_leak(trace: Any, what: str) -> None:
 
 class Tracer(ArrayMethods):
     """Stands for an array while a function is traced."""
-    __slots__ = ("trace", "aval", "__weakref__")
+    __slots__ = ("owner", "aval", "__weakref__")
     __array_priority__ = 1000
-    trace: Trace
+    owner: Trace
     aval: ShapedArray
 
     shape = property(lambda self: self.aval.shape)  # pyright: ignore
@@ -189,7 +189,7 @@ class Tracer(ArrayMethods):
         return v
 
     def __repr__(self):
-        name = type(self.trace).__name__
+        name = type(self.owner).__name__
         name = {"StageTrace": "DynamicJaxprTrace"}.get(name, name)
         return f"Traced<{self.aval!r}>with<{name}>"
 
@@ -209,7 +209,7 @@ def is_live(trace: Trace) -> bool:
 
 def check_live(x: Tracer) -> None:
     """A tracer may only be used while its transformation runs."""
-    if not is_live(x.trace):
+    if not is_live(x.owner):
         raise errors.UnexpectedTracerError(x)
 
 
@@ -226,23 +226,23 @@ def concrete_or_error(kind, x, context: str = ""):
 # ---- staging: record equations -----------------------------------------------------------------------------------
 
 class StageTracer(Tracer):
-    __slots__ = ("var",)
+    __slots__ = ("variable",)
 
     def __init__(self, trace, var):
-        self.trace, self.var, self.aval = trace, var, var.aval
+        self.owner, self.variable, self.aval = trace, var, var.aval
 
     def origin(self) -> str:
         """Which arguments of the traced function this value depends on, for error messages."""
-        names = self.trace.input_names() if self.trace.input_names is not None else {}
-        depends, seen = [], {self.var}
-        for e in reversed(self.trace.eqns):
+        names = self.owner.input_names() if self.owner.input_names is not None else {}
+        depends, seen = [], {self.variable}
+        for e in reversed(self.owner.eqns):
             if any(v in seen for v in e.outvars):
                 seen.update(v for v in e.invars if type(v) is Var)
         depends = [name for v, name in names.items() if v in seen]
         if not depends:
             return ""
         what = f"the argument {depends[0]}" if len(depends) == 1 else "the arguments " + ", ".join(depends)
-        return f"computed from {what} of {self.trace.function}" if self.var not in names else f"{what} of {self.trace.function}"
+        return f"{'' if self.variable in names else 'computed from '}{what} of {self.owner.function}"
 
 
 class StageTrace(Trace):
@@ -261,8 +261,8 @@ class StageTrace(Trace):
 
     def atom(self, x: Any) -> Var | Literal:
         """The operand that x is in this jaxpr."""
-        if type(x) is StageTracer and x.trace is self:
-            return x.var
+        if type(x) is StageTracer and x.owner is self:
+            return x.variable
         if isinstance(x, Tracer):
             found = self.captured.get(id(x))
             if found is None:
@@ -282,17 +282,17 @@ class StageTrace(Trace):
         return found
 
     def process(self, prim, args, params):
-        atoms = [x.var if type(x) is StageTracer and x.trace is self else self.atom(x) for x in args]
+        atoms = [x.variable if type(x) is StageTracer and x.owner is self else self.atom(x) for x in args]
         avals = prim.infer(*[a.aval for a in atoms], **params)
         outs = [StageTracer(self, Var(a)) for a in avals]
-        self.eqns.append(Eqn(prim, atoms, [o.var for o in outs], params, user_frame()))
+        self.eqns.append(Eqn(prim, atoms, [o.variable for o in outs], params, user_frame()))
         return outs
 
     def close(self, ins: Sequence[StageTracer], outs: Sequence, name: str = "") -> tuple[Jaxpr, list]:
         """-> (jaxpr taking the captured tracers first, the captured tracers)."""
         outvars = [self.atom(o) for o in outs]
         captured = [x for x, _ in self.captured.values()]
-        return Jaxpr([v for _, v in self.captured.values()] + [i.var for i in ins], self.eqns, outvars, name), captured
+        return Jaxpr([v for _, v in self.captured.values()] + [i.variable for i in ins], self.eqns, outvars, name), captured
 
     def custom_jvp(self, call, args): return call.stage(self, args)
     def custom_vjp(self, call, args): return call.stage(self, args)

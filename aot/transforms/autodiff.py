@@ -56,7 +56,7 @@ def _primal(x):
 
 def _live(x):
     from aot.trace import is_live
-    return is_live(x.trace)
+    return is_live(x.owner)
 
 
 def _result(t: Any) -> Any:

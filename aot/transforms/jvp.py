@@ -25,7 +25,7 @@ class JVPTracer(Tracer):
     __slots__ = ("primal", "tangent")
 
     def __init__(self, trace, primal, tangent):
-        self.trace, self.primal, self.tangent, self.aval = trace, primal, tangent, typeof(primal)
+        self.owner, self.primal, self.tangent, self.aval = trace, primal, tangent, typeof(primal)
 
     def concrete(self):
         return self.primal.concrete() if is_tracer(self.primal) else self.primal
@@ -41,7 +41,7 @@ class JVPTrace(Trace):
     def process(self, prim, args, params):
         primals, tangents, active = [], [], False
         for x in args:
-            if type(x) is JVPTracer and x.trace is self:
+            if type(x) is JVPTracer and x.owner is self:
                 primals.append(x.primal)
                 tangents.append(x.tangent)
                 active = True
@@ -63,7 +63,7 @@ class JVPTrace(Trace):
         return x if type(t) is Zero else JVPTracer(self, x, t)
 
     def pair(self, x) -> tuple[Any, Any]:
-        return (x.primal, x.tangent) if type(x) is JVPTracer and x.trace is self else (x, Zero.like(x))
+        return (x.primal, x.tangent) if type(x) is JVPTracer and x.owner is self else (x, Zero.like(x))
 
     def _custom(self, kind, call, args):
         primals, tangents = [list(z) for z in zip(*map(self.pair, args))] if args else ([], [])
@@ -81,7 +81,7 @@ def _is_staged_linear(t: Any) -> bool:
     """Whether a tangent is being linearized over (as in a custom_jvp rule that calls jvp, under grad): primal work must
     then stay apart from it."""
     while is_tracer(t):
-        if getattr(t.trace, "stages_linear", False):
+        if getattr(t.owner, "stages_linear", False):
             return True
         t = getattr(t, "value", None) if not isinstance(t, JVPTracer) else t.primal
     return False

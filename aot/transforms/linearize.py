@@ -32,7 +32,7 @@ class LinearTrace(StageTrace):
 
     def process(self, prim, args, params):
         for x in args:
-            if type(x) is StageTracer and x.trace is self:
+            if type(x) is StageTracer and x.owner is self:
                 return StageTrace.process(self, prim, args, params)
         state.trace = self.parent
         try:
@@ -41,7 +41,7 @@ class LinearTrace(StageTrace):
             state.trace = self
 
     def _custom(self, kind, call, args):
-        if any(type(x) is StageTracer and x.trace is self for x in args):
+        if any(type(x) is StageTracer and x.owner is self for x in args):
             return call.fun(*args)      # a linear function: its own equations say how to transpose it
         with tracing(self.parent):
             return getattr(self.parent, kind)(call, args)

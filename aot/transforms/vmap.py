@@ -23,7 +23,7 @@ class BatchTracer(Tracer):
 
     def __init__(self, trace, value, dim):
         a = typeof(value)
-        self.trace, self.value, self.dim = trace, value, dim
+        self.owner, self.value, self.dim = trace, value, dim
         self.aval = ShapedArray(a.shape[:dim] + a.shape[dim + 1:], a.dtype, a.weak_type)
 
 
@@ -32,12 +32,12 @@ class BatchTrace(Trace):
         self.parent, self.axis, self.tag = parent, axis, tag or object()
 
     def pair(self, x) -> tuple[Any, int | None]:
-        return (x.value, x.dim) if type(x) is BatchTracer and x.trace.tag is self.tag else (x, None)
+        return (x.value, x.dim) if type(x) is BatchTracer and x.owner.tag is self.tag else (x, None)
 
     def process(self, prim, args, params):
         values, dims, active, tag = [], [], False, self.tag
         for x in args:
-            if type(x) is BatchTracer and x.trace.tag is tag:
+            if type(x) is BatchTracer and x.owner.tag is tag:
                 values.append(x.value)
                 dims.append(x.dim)
                 active = True
