@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-latest lint types bench bench-trace conformance conformance-api api-coverage fuzz fuzz-artifacts fuzz-c \
+.PHONY: help demo test test-latest lint types bench bench-trace conformance conformance-api conformance-sharding api-coverage fuzz fuzz-artifacts fuzz-c \
   docs clean venv
 
 VENV ?= .venv
@@ -25,7 +25,7 @@ help:
 	@echo "make bench        ratios against jax"
 	@echo "make fuzz         2,000 random programs against jax"
 	@echo "make fuzz-artifacts, fuzz-c   200,000 damaged artifacts against the loader in Python, in C"
-	@echo "make api-coverage, conformance-api, bench-trace   the API: names, calls and trace times against jax"
+	@echo "make api-coverage, conformance-api, conformance-sharding, bench-trace   the API: names, calls and trace times against jax"
 	@echo "make conformance  the public StableHLO programs: FORMAT=onnx|tflite|xla [OPSET=21] [FILTER=regex]"
 	@echo "make docs clean"
 
@@ -75,6 +75,10 @@ bench-trace: $(VENV)/.installed
 
 conformance-api: $(VENV)/.installed
 	JAX_PLATFORMS=cpu $(PY) tests/conformance_api.py
+
+conformance-sharding: $(VENV)/.installed
+	AOT_ALL_ROWS=1 JAX_PLATFORMS=cpu XLA_FLAGS=--xla_force_host_platform_device_count=8 $(PY) -m pytest -q --import-mode=importlib \
+	  -o norecursedirs= tests/eight
 
 api-coverage: $(VENV)/.installed
 	$(PY) tests/api_coverage.py

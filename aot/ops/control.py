@@ -132,6 +132,9 @@ class Cond(Holder):
         ordered = is_ordered(*branches)
         before = e.token if ordered else None
         is_bool = kind(ins[0].dtype) == "b"
+        if is_bool and len(e.module.devices or ()) > 1:         # the partitioner looks into stablehlo.case alone
+            index, is_bool = e.convert(index, ins[0], i32 := ins[0].update(dtype=np.dtype("int32"))), False
+            ins = [i32, *ins[1:]]
         blocks = []
         for b in branches[::-1] if is_bool else branches:       # stablehlo.if has its true branch first
             if ordered:
