@@ -25,6 +25,8 @@ ROWS = [
     ("transformer", "again", "the same, once more in a warm process", "ms", 0.5),
     ("dispatch", "device", "jitted call of a tiny function, device arrays", "us", 1.5),
     ("dispatch", "numpy", "jitted call of a tiny function, numpy to numpy", "us", 1.2),
+    ("sharded", "call", "jitted call over 8 CPU devices, time of its thread", "us", 1.2),
+    ("sharded", "lower", "trace + lower for 1,024 devices, 100 layers", "ms", 1.2),
     ("loaded", "call", "call of a loaded tiny MLP, numpy to numpy", "us", 1.0),
     ("startup", "first_result", "process start to first result of a saved MLP", "ms", 0.35),
     ("startup", "peak_memory", "peak memory of the same", "MiB", 0.7),

@@ -123,7 +123,7 @@ def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
         device_meshes(jaxpr))
     first = found[0]
     for other in found[1:]:
-        if set(other.device_tuple) != set(first.device_tuple):
+        if other.device_tuple is not first.device_tuple and set(other.device_tuple) != set(first.device_tuple):
             raise ValueError("Received incompatible devices for jitted computation. Got shardings over devices "
                              f"{sorted(d.id for d in first.device_tuple)} and {sorted(d.id for d in other.device_tuple)}. "
                              "hint: device_put the arguments onto one mesh")

@@ -33,10 +33,10 @@ def mesh_symbol(module, mesh: Mesh) -> str:
     """The name of a mesh in the module, declared on first use; devices in another order get their positions."""
     if module.devices is None:
         module.devices = mesh.device_tuple
-    if set(module.devices) != set(mesh.device_tuple):
+    found = module.meshes.get(mesh)
+    if found is None and set(module.devices) != set(mesh.device_tuple):
         raise ValueError("Received incompatible devices for jitted computation: a mesh over "
                          f"{[d.id for d in mesh.device_tuple]} in a program over {[d.id for d in module.devices]}")
-    found = module.meshes.get(mesh)
     if found is None:
         name = "mesh" if not module.meshes else f"mesh_{len(module.meshes)}"
         axes = ", ".join(f'"{a}"={n}' for a, n in mesh.shape.items())
