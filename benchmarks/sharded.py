@@ -7,7 +7,7 @@ import time
 COUNT = 1024 if len(sys.argv) > 2 else 8
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={COUNT if sys.argv[1] == 'jax' else 8}"
 
-import numpy as np  # noqa: E402
+import numpy as np
 
 if sys.argv[1] == "aot":
     import aot as jax
