@@ -53,6 +53,8 @@ def parse_spec(text: str, mesh: Mesh) -> PartitionSpec:
             raise AotError(f"sharding {text!r}: the mesh has no axis {unknown[0]!r}",
                            hint=f"it has {', '.join(f'{k}={v}' for k, v in mesh.shape.items())}; `-` leaves a dimension whole")
         dims.append(names or None)
+    while dims and dims[-1] is None:        # so that `-` fits scalars too
+        dims.pop()
     return PartitionSpec(*dims)
 
 

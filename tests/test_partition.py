@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -249,3 +250,46 @@ def test_targets_that_are_not_here(project, target):
     aot("compile", "m.py:predict", *ARGS, *RULES, "-t", target, "-o", "t.aot")
     exe = aot_runtime.load("t.aot").manifest["functions"]["predict"]["executables"][0]
     assert exe["devices"] == 8 and exe["memory"]["argument"] and exe["collectives"]["all-reduce"]["count"] == 2
+
+
+JOINED = """
+import sys
+import numpy as np, aot_runtime
+aot_runtime.join(f"127.0.0.1:{sys.argv[1]}", 2, int(sys.argv[2]), timeout=60)
+rng = np.random.default_rng(0)
+params = [{"w": rng.standard_normal(s).astype(np.float32), "b": rng.standard_normal(s[1:]).astype(np.float32)} for s in ((8, 16), (16, 4))]
+x = rng.standard_normal((16, 8)).astype(np.float32)
+one = aot_runtime.load("one.aot")["predict"](params, x)
+for strict in (True, False):
+    artifact = aot_runtime.load("s.aot", strict=strict)
+    if not strict:
+        artifact.manifest["functions"]["predict"]["executables"] = []
+    f = artifact["predict"]
+    for _ in range(3):
+        y = f(params, x)
+        assert np.allclose(y["y"], one["y"], atol=1e-6) and np.allclose(y["mean"], one["mean"])
+try:
+    aot_runtime.load("parts.aot")["predict"]
+except aot_runtime.AotError as e:
+    print(e)
+"""
+
+
+def test_two_processes_share_out_a_function(project):
+    """The same results in each; results of which a process would have parts are refused."""
+    aot("compile", "m.py:predict", *ARGS, "-o", "one.aot")
+    aot("compile", "m.py:predict", *ARGS, *RULES, "--out-sharding", "result.*=-", "-o", "s.aot")
+    aot("compile", "m.py:predict", *ARGS, *RULES, "--out-sharding", "result.y=data", "-o", "parts.aot")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = str(s.getsockname()[1])
+    processes = [subprocess.Popen([sys.executable, "-c", JOINED, port, str(i)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                 for i in range(2)]
+    try:
+        for p in processes:
+            out, err = p.communicate(timeout=120)
+            assert p.returncode == 0, err
+            assert "this process would have only parts of" in out and "--out-sharding" in out
+    finally:
+        for p in processes:
+            p.kill()

@@ -15,6 +15,7 @@ would run.
 """
 from __future__ import annotations
 
+import atexit
 import json
 import mmap
 import os
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["AotError", "Artifact", "ArtifactError", "Function", "InputError", "check", "collect", "dtype_of", "host_info",
-           "key", "load", "public_key", "short", "tensors"]
+           "join", "key", "load", "public_key", "short", "tensors"]
 
 _modules = sys.modules
 SCHEMA = 1  # the newest manifest schema that this loader reads
@@ -78,6 +79,43 @@ def load(source: Any, *, strict: bool = False, device: str = "cpu", functions: I
     for name in functions or ():
         artifact[name]
     return artifact
+
+
+_joined: Any = None     # client of the service, number of processes, this one, where Gloo listens
+
+
+def join(address: str, num_processes: int, process_id: int, timeout: int = 300, heartbeat_timeout: int = 100) -> None:
+    """Run functions over several devices together with other processes; before `load`, returns when all are there.
+
+    address: "host:port" where process 0 listens.  Each process has the same share of a function's processors, passes the same
+    whole arguments, and makes the same calls in the same order.  A process ends within heartbeat_timeout seconds after another
+    one died.  Raises AotError when called twice, or when processes are missing in time.
+    """
+    global _joined
+    from jaxlib import _jax
+    if _joined is not None or _xla.cache_info().currsize:
+        raise AotError("join comes once, before anything is loaded", hint="call it first in the program")
+    service = None
+    try:
+        if process_id == 0:
+            service = _jax.get_distributed_runtime_service(address, num_processes, heartbeat_timeout=heartbeat_timeout,
+                                                           cluster_register_timeout=timeout, shutdown_timeout=timeout)
+        client = _jax.get_distributed_runtime_client(address, process_id, init_timeout=timeout, shutdown_timeout=timeout,
+                                                     heartbeat_timeout=heartbeat_timeout, use_compression=True)
+        client.connect()
+    except (_jax.JaxRuntimeError, RuntimeError) as e:
+        raise AotError(f"process {process_id} cannot join: {str(e).splitlines()[0]}", where=address) from None
+    host = address.rpartition(":")[0]
+    _joined = client, num_processes, process_id, host if host in ("127.0.0.1", "localhost") else None
+    atexit.register(_leave, client, service)
+
+
+def _leave(client: Any, service: Any) -> None:
+    """Wait for the other processes, so that none sees another one vanish."""
+    _xla.cache_clear()
+    client.shutdown()
+    if service is not None:
+        service.shutdown()
 
 
 def check(source: Any) -> dict[str, Any]:
@@ -601,11 +639,25 @@ def _plugin_library(device: str) -> str:
     raise AotError(f"there is no plugin for device {device!r}", hint=f"pip install {distribution}")
 
 
+_shared: dict[str, int] = {}     # the number of devices of the client that joined processes have in common
+
+
 def _client(ext: Any, device: str, count: int = 1) -> Any:
     """The PJRT client of a device's platform.  Raises AotError where there is no plugin or it finds no device."""
     platform = device.partition(":")[0]
     if platform == "cpu":
         # Results are wanted at once, so a dispatch thread would only add latency.
+        if count > 1 and _joined is not None:
+            service, processes, me, host = _joined
+            if count % processes:
+                raise AotError(f"the function runs on {count} devices, which {processes} processes cannot share out",
+                               hint="start a number of processes that divides it")
+            if (first := _shared.setdefault("count", count)) != count:
+                raise AotError(f"after one on {first} devices, a function on {count} cannot run in joined processes",
+                               hint="load them in different processes, or compile them for meshes of one size")
+            gloo = ext.make_gloo_tcp_collectives(service, hostname=host)
+            return ext.get_tfrt_cpu_client(asynchronous=False, distributed_client=service, node_id=me, num_nodes=processes,
+                                           collectives=gloo, num_devices=count // processes)
         return ext.get_tfrt_cpu_client(asynchronous=False, num_devices=count) if count > 1 else \
             ext.get_tfrt_cpu_client(asynchronous=False)
     library = _plugin_library(device)
@@ -643,7 +695,9 @@ class _Xla:
         self.client = _client(_jax, device, count)
         self.on_host = self.client.platform == "cpu" and not device.startswith("pjrt")
         self.all = self._pick(device)
-        self.device, self.devices = self.all[0], _jax.DeviceList(self.all)
+        own = self.client.process_index()
+        self.mine = [i for i, d in enumerate(self.all) if d.process_index == own]
+        self.device, self.devices = self.all[self.mine[0]], _jax.DeviceList(self.all)
         self.trees = _jax.pytree.PyTreeRegistry()
         self.trees.register_node(OrderedDict, lambda d: (tuple(d.values()), tuple(d)),
                                  lambda keys, values: OrderedDict(zip(keys, values)))
@@ -660,6 +714,8 @@ class _Xla:
     def _pick(self, device: str) -> tuple:
         """The devices from the number on that `cuda:1` names, by default the first ones."""
         found, number = self.client.local_devices(), device.partition(":")[2]
+        if self.on_host and self.count > 1 and _joined is not None:
+            found = sorted(self.client.devices(), key=lambda d: d.id)
         number = "0" if device.startswith("pjrt") else number or "0"
         if not number.isdigit() or int(number) >= len(found):
             raise AotError(f"there is no device {device!r}: this process has {len(found)}",
@@ -708,7 +764,9 @@ class _Spread:
         hlo = xla.hlo.HloSharding.from_proto(proto)
         whole = tuple(slice(None) for _ in aval.shape)
         self.index = [whole] * xla.count if hlo.is_replicated() else self._tiles(hlo)
-        self.parts = {repr(index): i for i, index in reversed([*enumerate(self.index)])}    # one device of each part
+        own = [self.index[i] for i in xla.mine]
+        self.parts = {repr(index): (i, index) for i, index in reversed([*enumerate(own)])}    # one of our devices for each part
+        self.whole = len(self.parts) == len({*map(repr, self.index)})
 
         class Sharding(xla.ext.Sharding):
             memory_kind = None
@@ -730,15 +788,16 @@ class _Spread:
         return index
 
     def put(self, x: np.ndarray) -> Any:
-        shards = [np.ascontiguousarray(x[i]) if i else x for i in self.index]
-        return self.xla.ext.batched_device_put(self.aval, self.sharding, shards, list(self.xla.all), enable_x64=True)
+        own = [self.index[i] for i in self.xla.mine]
+        shards = [np.ascontiguousarray(x[i]) if i else x for i in own]
+        devices = [self.xla.all[i] for i in self.xla.mine]
+        return self.xla.ext.batched_device_put(self.aval, self.sharding, shards, devices, enable_x64=True)
 
     def handler(self) -> Any: return self.xla.handler(self.aval, self.sharding)
 
     def read(self, buffer: Any) -> np.ndarray:
         arrays, out = _without_jax(lambda: buffer._arrays), np.empty(self.aval.shape, self.aval.dtype)
-        for i in self.parts.values():
-            index = self.index[i]
+        for i, index in self.parts.values():
             out[index] = _reader(_Aval(out[index].shape, out.dtype), self.xla.on_host)(arrays[i])
         return out
 
@@ -1138,6 +1197,9 @@ class Function:
                  for p in self.spec["parameters"]]
         self._spread = [_Spread(x, a, proto) for a, proto in zip(avals, exe.get_parameter_shardings(), strict=True)]
         outs = [_Spread(x, a, proto) for a, proto in zip(self._outputs, exe.get_output_shardings(), strict=True)]
+        if split := [e["name"] for e, s in zip(self.spec["outputs"], outs) if not s.whole]:
+            raise AotError(f"this process would have only parts of {', '.join(split)}", where=self.signature,
+                           hint=f"compile it with whole results: --out-sharding '{split[0]}=-'")
         self._handlers, self._read = [s.handler() for s in outs], [s.read for s in outs]
 
     def _choose(self, spec: dict) -> Any:
