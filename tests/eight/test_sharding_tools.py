@@ -34,3 +34,11 @@ def test_former_names():
     out = pjit(lambda x: x * 2, out_shardings=NamedSharding(mesh, P("x")))(np.arange(8.))
     assert out.sharding.spec == P("x")
     np.testing.assert_allclose(shard_map(lambda x: x + 1, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(out), np.arange(8.) * 2 + 1)
+
+
+def test_small_names_of_the_module():
+    from aot.sharding import SingleDeviceSharding, make_single_device_sharding, reshard
+    mesh = Mesh(np.array(aot.devices()), "x")
+    x = reshard({"a": np.arange(8.0)}, NamedSharding(mesh, P("x")))["a"]
+    assert x.sharding == NamedSharding(mesh, P("x")) and np.array_equal(x, np.arange(8.0))
+    assert make_single_device_sharding(aot.devices()[1]) == SingleDeviceSharding(aot.devices()[1])
