@@ -241,6 +241,10 @@ class SingleDeviceSharding(Sharding):
     def __repr__(self): return f"SingleDeviceSharding(device={self._device!r})"
 
 
+def make_single_device_sharding(device: Any, *, memory_kind: str | None = None) -> SingleDeviceSharding:
+    return SingleDeviceSharding(device, memory_kind=memory_kind)
+
+
 class NamedSharding(Sharding):
     """A mesh, and for each array dimension the mesh axes that split it."""
 
@@ -340,3 +344,9 @@ def _groups(axes: tuple, n: int, sizes) -> Iterator[tuple]:
         if sizes[a] > 1 and n % sizes[a] == 0:
             for rest in _groups(tuple(b for b in axes if b != a), n // sizes[a], sizes):
                 yield (a, *rest)
+
+
+def reshard(xs: Any, out_shardings: Any) -> Any:
+    """Every leaf of xs in another layout."""
+    from aot.parallel import reshard
+    return reshard(xs, out_shardings)
