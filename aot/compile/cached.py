@@ -56,7 +56,7 @@ def _through(text: str, devices: Sequence, flags: dict, callbacks: Sequence, com
 
 def store_for(text: str) -> Any:
     """The cache in use, if the text decides the executable: rules of custom_partitioning are functions of this process."""
-    return None if "@CustomSPMDPartitioning" in text else cache.active()
+    return None if "@aot_custom_partitioning" in text else cache.active()
 
 
 @dataclass

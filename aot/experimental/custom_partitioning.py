@@ -32,7 +32,7 @@ from aot.source import api_boundary
 from aot.trace import Jaxpr, ShapedArray, ShapeDtypeStruct, bind, is_tracer, stage, state, typeof
 from aot.tree_util import tree_flatten, tree_leaves
 
-TARGET = "CustomSPMDPartitioning"
+TARGET = "aot_custom_partitioning"
 
 
 class custom_partitioning:
