@@ -21,6 +21,7 @@ from aot.experimental.pjit import pjit
 from aot.numpy.fft import fft
 from aot.sharding import Mesh, NamedSharding, TiledSharding
 from aot.sharding import PartitionSpec as P
+from aot_runtime import host_info
 
 F = np.float32
 GRID, LINE = Mesh(np.array(aot.devices()).reshape(2, 4), ("x", "y")), Mesh(np.array(aot.devices()), ("x",))
@@ -55,6 +56,9 @@ def make_fft(**rules):
     return my_fft
 
 
+#: XLA itself splits a Fourier transform over the other dimensions from jaxlib 0.12 on
+XLA_GATHERS_FFTS = tuple(map(int, host_info()["jaxlib"].split(".")[:2])) < (0, 12)
+
 RULES = {
     "inferred": {"infer_sharding_from_operands": infer},
     "notation": {"infer_sharding_from_operands": infer, "sharding_rule": "...i -> ...i"},
@@ -71,7 +75,9 @@ def test_fft_split_by_batch_exchanges_nothing(rules, out):
     with LINE:
         y = pjit(lambda x: x, out_shardings=P("x"))(x)
         mine, plain = (pjit(f, in_shardings=P("x"), out_shardings=out) for f in (make_fft(**rules), fft))
-        assert not MOVES.search(hlo(mine, y)) and MOVES.search(hlo(plain, y))
+        assert not MOVES.search(hlo(mine, y))
+        if XLA_GATHERS_FFTS:
+            assert MOVES.search(hlo(plain, y))
         got = mine(y)
     np.testing.assert_allclose(got, np.fft.fft(x), rtol=1e-4, atol=1e-4)
     assert got.sharding == NamedSharding(LINE, P("x", None))
