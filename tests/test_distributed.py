@@ -22,7 +22,7 @@ from aot import lax
 from aot.experimental import multihost_utils as mu
 from aot.sharding import Mesh, NamedSharding, PartitionSpec as P
 port, count, me = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-aot.distributed.initialize(f"127.0.0.1:{port}", count, me, initialization_timeout=60, heartbeat_timeout_seconds=4)
+aot.distributed.initialize(f"127.0.0.1:{port}", count, me, initialization_timeout=100, heartbeat_timeout_seconds=int(sys.argv[4]))
 """
 
 
@@ -32,14 +32,15 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def start(script: str, count: int, devices: int = 2) -> list[subprocess.Popen]:
+def start(script: str, count: int, devices: int = 2, heartbeat: int = 60) -> list[subprocess.Popen]:
+    """heartbeat: seconds of silence after which a process is lost; a busy machine must not lose one."""
     port = free_port()
     env = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "AOT_CACHE_DIR": ""}
-    return [subprocess.Popen([sys.executable, "-c", START + textwrap.dedent(script), str(port), str(count), str(i)], env=env, text=True,
+    return [subprocess.Popen([sys.executable, "-c", START + textwrap.dedent(script), str(port), str(count), str(i), str(heartbeat)], env=env, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) for i in range(count)]
 
 
-def finish(processes: list[subprocess.Popen], timeout: float = 120) -> list[tuple[int, str, str]]:
+def finish(processes: list[subprocess.Popen], timeout: float = 300) -> list[tuple[int, str, str]]:
     found = []
     for p in processes:
         try:
@@ -150,7 +151,7 @@ def test_training_over_processes_reaches_the_loss_of_one():
 @pytest.mark.parametrize("victim, how, expected", [
     (0, signal.SIGKILL, "Connection (reset|closed) by peer|process 0 at 127.0.0.1:.* cannot be reached|leader task was preempted|died"),
     (1, signal.SIGKILL, "Connection (reset|closed) by peer|process 1 has not been heard of"),
-    (1, signal.SIGSTOP, "aot.distributed: process 1 has not been heard of for 4 s; process 0 ends"),
+    (1, signal.SIGSTOP, "aot.distributed: process 1 has not been heard of for 8 s; process 0 ends"),
 ])
 def test_a_lost_peer_ends_the_others_with_a_message(victim, how, expected):
     processes = start("""
@@ -158,7 +159,7 @@ def test_a_lost_peer_ends_the_others_with_a_message(victim, how, expected):
     print("ready", flush=True)
     if me == int(os.environ["VICTIM"]): time.sleep(600)
     mu.sync_global_devices("never")
-    """.replace('int(os.environ["VICTIM"])', str(victim)), 2, 1)
+    """.replace('int(os.environ["VICTIM"])', str(victim)), 2, 1, heartbeat=8)
     for p in processes:
         for line in p.stdout:
             if "ready" in line:
@@ -166,7 +167,7 @@ def test_a_lost_peer_ends_the_others_with_a_message(victim, how, expected):
     os.kill(processes[victim].pid, how)
     started = time.monotonic()
     (code, _, err), = finish([processes[1 - victim]], 60)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 60
     processes[victim].kill()
     finish([processes[victim]])
     assert code in ((1, -signal.SIGABRT) if victim == 0 else (1,)) and re.search(expected, err), err    # C++ aborts
@@ -177,7 +178,7 @@ def test_a_process_that_raises_does_not_hold_up_the_others():
     mu.sync_global_devices("all here")
     if me == 1: raise ValueError("mine")
     mu.sync_global_devices("never")
-    """, 2, 1)
+    """, 2, 1, heartbeat=8)
     (code0, _, err0), (code1, _, err1) = finish(processes, 60)
     assert code1 == 1 and "ValueError: mine" in err1
     assert code0 == 1 and re.search("Connection (reset|closed) by peer|process 1 has not been heard of", err0), err0
