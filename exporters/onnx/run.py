@@ -10,6 +10,7 @@ import numpy as np
 
 from aot.errors import AotError
 
+from ..parts import joined, split
 from .graph import ELEMENTS, NARROW
 
 _NAMES = {"float": "float32", "double": "float64", **{n: n for n in ELEMENTS}, "float8e4m3fn": "float8_e4m3fn",
@@ -34,20 +35,15 @@ def session(model: bytes | str | os.PathLike, threads: int = 1) -> Any:
 def run(model: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results of a program, in its types, from onnxruntime.  model: an `Exported`."""
     names = [n for pair in model.inputs for n in pair]
-    found = iter(call(session(model.data), dict(zip(names, _parts(inputs), strict=True))))
-    return [_joined([next(found) for _ in pair], t.dtype) for pair, t in zip(model.outputs, model.output_types)]
+    found = iter(call(session(model.data), dict(zip(names, split(inputs), strict=True))))
+    return [joined([next(found) for _ in pair], t.dtype) for pair, t in zip(model.outputs, model.output_types)]
 
 
 def open_file(path: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     """A function from the program's inputs to the model's outputs, in order; complex results are two arrays each."""
     loaded = session(path)
     names = [i.name for i in loaded.get_inputs()]
-    return lambda arrays: call(loaded, dict(zip(names, _parts(arrays), strict=True)))
-
-
-def _parts(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Complex arrays as two."""
-    return [part for x in arrays for part in ((x.real, x.imag) if x.dtype.kind == "c" else (x,))]
+    return lambda arrays: call(loaded, dict(zip(names, split(arrays), strict=True)))
 
 
 def call(session: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -85,12 +81,3 @@ def _unpacked(data: bytes, dtype: np.dtype) -> np.ndarray:
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     parts = (np.frombuffer(data, np.uint8)[:, None] >> shifts & ((1 << bits) - 1)).reshape(-1).astype(np.int8)
     return np.where((parts >> (bits - 1) > 0) & (dtype.name[0] == "i"), parts - (1 << bits), parts).astype(dtype)
-
-
-def _joined(parts: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
-    """One result from its parts."""
-    if len(parts) == 1:
-        return parts[0]
-    both = np.empty(parts[0].shape, dtype)
-    both.real, both.imag = parts
-    return both

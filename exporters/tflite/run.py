@@ -10,6 +10,8 @@ import numpy as np
 
 from aot.errors import AotError
 
+from ..parts import joined, split
+
 
 class Model:
     """A loaded model: numpy arrays by name in and out.  The runtime may end the process.
@@ -45,25 +47,11 @@ class Model:
 def run(model: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results of a program, in its types.  model: an `Exported`."""
     names = [n for pair in model.inputs for n in pair]
-    found = Model(model.data)(dict(zip(names, _parts(inputs), strict=True)))
-    return [_joined([found[n] for n in pair], t.dtype) for pair, t in zip(model.outputs, model.output_types)]
+    found = Model(model.data)(dict(zip(names, split(inputs), strict=True)))
+    return [joined([found[n] for n in pair], t.dtype) for pair, t in zip(model.outputs, model.output_types)]
 
 
 def open_file(path: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     """A function from the program's inputs to the model's outputs, in order; complex results are two arrays each."""
     loaded = Model(path)
-    return lambda arrays: list(loaded(dict(zip(loaded.inputs, _parts(arrays), strict=True))).values())
-
-
-def _parts(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Complex arrays as two."""
-    return [part for x in arrays for part in ((x.real, x.imag) if x.dtype.kind == "c" else (x,))]
-
-
-def _joined(parts: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
-    """One result from its parts."""
-    if len(parts) == 1:
-        return parts[0]
-    both = np.empty(parts[0].shape, dtype)
-    both.real, both.imag = parts
-    return both
+    return lambda arrays: list(loaded(dict(zip(loaded.inputs, split(arrays), strict=True))).values())
