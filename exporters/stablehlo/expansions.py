@@ -44,10 +44,14 @@ def _replace(block: Block, values: dict[Value, Value]) -> None:
 def _rule(op: Op) -> Callable[[Op], tuple[list[Op], list[Value]]] | None:
     if op.name in _NORMALIZATIONS:
         return lambda op: _traced(lambda *xs: _NORMALIZATIONS[op.name](op.attrs["epsilon"], op.attrs["feature_index"], *xs), op)
+    return None if op.operands and op.operands[0].dtype.kind == "c" else _RULES.get(_name(op))
+
+
+def _name(op: Op) -> str:
+    """The LAPACK routine that an operation calls, without the letter of its type; nothing for other operations."""
     name = str(op.attrs.get("call_target_name", "")) if op.name == "custom_call" else ""
-    if not (name.startswith("lapack_") and name.endswith("_ffi")) or op.operands[0].dtype.kind == "c":
-        return None
-    return _RULES.get(name.removeprefix("lapack_").removesuffix("_ffi")[1:])
+    is_kernel = name.startswith("lapack_") and name.endswith("_ffi")
+    return name.removeprefix("lapack_").removesuffix("_ffi")[1:] if is_kernel else ""
 
 
 def _config(op: Op) -> dict[str, Any]:
@@ -107,78 +111,10 @@ def _traced(f: Callable, op: Op, operands: Sequence[Value] | None = None) -> tup
     return body.ops, body.outputs
 
 
-def _batched(f: Callable) -> Callable:
-    """f of one matrix, mapped over leading dimensions."""
-    def mapped(a: Any, *more: Any) -> Any:
-        import aot
-        g = f
-        for _ in range(a.ndim - 2):
-            g = aot.vmap(g)
-        return g(a, *more)
-    return mapped
-
-
-def _lu(a: Any) -> Any:
-    """getrf: both factors in one matrix, pivots counted from 1, status."""
-    from aot import lax
-    from aot import numpy as jnp
-    m, n = a.shape
-    rows, columns = jnp.arange(m), jnp.arange(n)
-
-    def step(k: Any, state: Any) -> Any:
-        a, pivots, info = state
-        size = jnp.where(rows >= k, jnp.abs(a[:, k]), -1)
-        p = jnp.argmax(size).astype("int32")
-        top, other = a[k], a[p]
-        a = a.at[k].set(other).at[p].set(top)
-        pivot = a[k, k]
-        factors = jnp.where(rows > k, a[:, k] / jnp.where(pivot == 0, 1, pivot), 0)
-        a = a - factors[:, None] * jnp.where(columns > k, a[k], 0)[None, :]
-        a = a.at[:, k].set(jnp.where(rows > k, factors, a[:, k]))
-        info = jnp.where((pivot == 0) & (info == 0), (k + 1).astype("int32"), info)
-        return a, pivots.at[k].set(p + 1), info
-    start = a, jnp.zeros(min(m, n), "int32"), jnp.zeros((), "int32")
-    return lax.fori_loop(0, min(m, n), step, start)
-
-
-def _qr(a: Any) -> Any:
-    """geqrf: the upper triangle and, below it, the Householder vectors; their factors."""
-    from aot import lax
-    from aot import numpy as jnp
-    m, n = a.shape
-    rows, columns = jnp.arange(m), jnp.arange(n)
-
-    def step(k: Any, state: Any) -> Any:
-        a, taus = state
-        x = jnp.where(rows >= k, a[:, k], 0)
-        alpha, rest = x[k], jnp.where(rows > k, x, 0)
-        largest = jnp.max(jnp.abs(x))
-        scale = jnp.where(largest == 0, 1, largest)
-        norm = scale * jnp.sqrt(jnp.sum((x / scale) ** 2))
-        flat = jnp.max(jnp.abs(rest)) == 0
-        beta = jnp.where(flat, alpha, jnp.where(alpha >= 0, -norm, norm))
-        tau = jnp.where(flat, 0, (beta - alpha) / jnp.where(beta == 0, 1, beta))
-        v = jnp.where(rows == k, 1, rest / jnp.where(flat, 1, alpha - beta))
-        update = tau * v[:, None] * (v @ a)[None, :]
-        a = jnp.where(columns[None, :] > k, a - update, a)
-        column = jnp.where(rows > k, v, jnp.where(rows == k, beta, a[:, k]))
-        return a.at[:, k].set(column), taus.at[k].set(tau)
-    return lax.fori_loop(0, min(m, n), step, (a, jnp.zeros(min(m, n), a.dtype)))
-
-
-def _q(a: Any, taus: Any) -> Any:
-    """orgqr: the first columns of the product of Householder reflections."""
-    from aot import lax
-    from aot import numpy as jnp
-    m, n = a.shape
-    k = taus.shape[0]
-    rows = jnp.arange(m)
-
-    def step(i: Any, q: Any) -> Any:
-        j = k - 1 - i
-        v = jnp.where(rows > j, a[:, j], jnp.where(rows == j, 1, 0).astype(a.dtype))
-        return q - taus[j] * v[:, None] * (v @ q)[None, :]
-    return lax.fori_loop(0, k, step, jnp.eye(m, n, dtype=a.dtype))
+def _kernel(op: Op) -> tuple[list[Op], list[Value]]:
+    """A LAPACK call by the form that compilers without the kernels get."""
+    from aot.lower.plain_lapack import KERNELS
+    return _traced(KERNELS[_name(op)], op)
 
 
 # ---- normalization of batches ----------------------------------------------------------------------------------------
@@ -215,6 +151,4 @@ def _batch_norm_grad(epsilon: float, axis: int, x: Any, scale: Any, mean: Any, v
 _NORMALIZATIONS = {"batch_norm_inference": _normalized, "batch_norm_training": _batch_norm, "batch_norm_grad": _batch_norm_grad}
 
 _RULES: dict[str, Callable[[Op], tuple[list[Op], list[Value]]]] = {
-    "potrf": _potrf, "trsm": _trsm,
-    "getrf": lambda op: _traced(_batched(_lu), op), "geqrf": lambda op: _traced(_batched(_qr), op),
-    "orgqr": lambda op: _traced(_batched(_q), op)}
+    "potrf": _potrf, "trsm": _trsm, **dict.fromkeys(("getrf", "geqrf", "orgqr"), _kernel)}
