@@ -129,8 +129,8 @@ class Program:
     @cached_property
     def bytecode(self) -> bytes:
         """The program as portable StableHLO."""
-        from aot import xla
-        return xla.portable_bytecode(self.lowered.text)
+        from aot import mlir
+        return mlir.portable_bytecode(self.lowered.text)
 
     @property
     def file(self) -> str:

@@ -64,8 +64,8 @@ def _programs(x: Any, y: Any, name: str, lines: bool) -> list[Row]:
     a, b = (bytes(z.member(f)) if (f := z.manifest["functions"][name].get("program")) else b"" for z in (x, y))
     if a == b:
         return []
-    from aot import xla
-    texts = [xla.from_portable_bytecode(p).splitlines() if p else [] for p in (a, b)]
+    from aot import mlir
+    texts = [mlir.from_portable_bytecode(p).splitlines() if p else [] for p in (a, b)]
     changes = [line for line in difflib.unified_diff(texts[0], texts[1], n=1, lineterm="") if line[:2] not in ("--", "++")]
     count = sum(line[0] in "+-" for line in changes)
     if not count:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
-from aot import xla
+from aot import mlir, xla
 from aot.array import Array, to_buffer
 from aot.dispatch import described
 from aot.sharding import SingleDeviceSharding
@@ -74,7 +74,7 @@ class Lowered:
         if dialect not in (None, "stablehlo"):
             raise ValueError(f"dialect {dialect!r} is not available; hint: use 'stablehlo'")
         if not debug_info:
-            return str(xla.parse(self.text))
+            return str(mlir.parse(self.text))
         return self.located_text()
 
     def located_text(self, root: str | None = None) -> str:
@@ -82,7 +82,7 @@ class Lowered:
         return self._lower(locations=True, root=root)[0]
 
     def compiler_ir(self, dialect: str | None = None):
-        return xla.parse(self.text)
+        return mlir.parse(self.text)
 
     def cost_analysis(self) -> Any:
         return self.compile().cost_analysis()

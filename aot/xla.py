@@ -1,19 +1,20 @@
-"""The one adapter to `jaxlib`: clients, compilation, execution, buffers, MLIR parsing and serialization.
+"""The one adapter to `jaxlib`: clients, compilation, execution, buffers.  aot/mlir.py is its part that reads modules.
 
 No other file of the compiler imports jaxlib (the loader, which is one self-contained file, has its own copy of the
 few calls it needs).  Everything here is lazy: importing this module costs nothing until the first array is made.
 """
 from __future__ import annotations
 
-import io
 import os
 import sys
 import threading
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
+
+from aot import mlir
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # jaxlib 0.12 logs device lists at INFO
 
@@ -219,7 +220,7 @@ def compile_text(text: str, device=None, host_callbacks: Sequence[Callable] = ()
     options = compile_options(device_ids=(device.id,), **flags)
     module: Any = text.encode()
     if host_callbacks:
-        module = parse(text)
+        module = mlir.parse(text)
         return client().compile_and_load(module, _device_list((device,)), options, host_callbacks=list(host_callbacks))
     return client().compile_and_load(module, _device_list((device,)), options)
 
@@ -290,7 +291,7 @@ def cross_compile(text: str, kind: str, plugin: str | None, topology: str, confi
     devices = described._make_compile_only_devices()[:count]
     options = compile_options(count, [d.id for d in devices], **flags)
     with _errors_of_partitioners():
-        return devices[0].client.compile(parse(text), _device_list(tuple(devices)), options)
+        return devices[0].client.compile(mlir.parse(text), _device_list(tuple(devices)), options)
 
 
 _plugins: dict[str, Any] = {}
@@ -312,185 +313,16 @@ def compile_for_plugin(client: Any, text: str, **flags) -> tuple[bytes, dict[str
     return client.serialize_executable(made), analysis(made)
 
 
+def warm_up() -> None:
+    """Load jaxlib and its MLIR bindings, but make no client: the process can still fork."""
+    _load()
+    mlir.dialects()
+
+
 def version_info() -> dict[str, str]:
     """Identity of the toolchain, for cache keys and manifests."""
     import jaxlib
     return {"jaxlib": jaxlib.__version__, "platform": "cpu", "xla": client().platform_version}
-
-
-# ---- MLIR --------------------------------------------------------------------------------------------------------
-
-@cache
-def _dialects() -> tuple:
-    from jaxlib.mlir import ir
-    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-    from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
-    registry = ir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
-    return ir, registry, (stablehlo.register_dialect, chlo.register_dialect, sdy.register_dialect,
-                          mhlo.register_mhlo_dialect)
-
-
-def warm_up() -> None:
-    """Load jaxlib and its MLIR bindings, but make no client: the process can still fork."""
-    _load()
-    _dialects()
-
-
-def mlir_context() -> Any:
-    """A fresh MLIR context with every dialect that XLA reads."""
-    ir, registry, registrars = _dialects()
-    context = ir.Context()
-    context.append_dialect_registry(registry)
-    context.load_all_available_dialects()
-    for register in registrars:
-        register(context)
-    return context
-
-
-def parse(text: str | bytes) -> Any:
-    """StableHLO text or bytecode -> verified MLIR module."""
-    ir = _dialects()[0]
-    with mlir_context():
-        return ir.Module.parse(text)
-
-
-TARGET_STABLEHLO = "1.0.0"
-
-
-def portable_bytecode(text: str | bytes, target: str | None = None) -> bytes:
-    """StableHLO module -> portable artifact bytes, readable by every consumer of that StableHLO version or later.
-
-    Without a target: the oldest of a few versions that can express the module (1.0.0 unless it uses newer features).
-    """
-    from jaxlib.mlir.dialects import stablehlo
-    module, serialize_at = parse(text), _mod("ext").mlir.serialize_portable_artifact
-    if target is not None:
-        return serialize_at(module, target)
-    twelve_weeks = stablehlo.StablehloCompatibilityRequirement.WEEK_12
-    for version in (TARGET_STABLEHLO, stablehlo.get_version_from_compatibility_requirement(twelve_weeks)):
-        try:
-            return serialize_at(module, version)
-        except _mod("XlaRuntimeError"):
-            pass
-    return serialize_at(module, stablehlo.get_current_version())
-
-
-def from_portable_bytecode(blob: bytes) -> Any:
-    """Portable artifact bytes -> StableHLO text."""
-    from jaxlib.mlir.dialects import stablehlo
-    with mlir_context() as context:
-        return str(stablehlo.deserialize_portable_artifact(context, blob))
-
-
-# ---- reading programs for exporters --------------------------------------------------------------------------------------
-
-def mlir_bindings() -> tuple[Any, Any]:
-    """jaxlib's modules for MLIR and for the StableHLO dialect."""
-    from jaxlib.mlir.dialects import stablehlo
-    return _dialects()[0], stablehlo
-
-
-def mlir_error() -> type[Exception]:
-    """What the MLIR bindings raise for a module that is not valid."""
-    return _dialects()[0].MLIRError
-
-
-def read_module(source: str | bytes) -> Any:
-    """StableHLO text, bytecode or portable artifact -> MLIR module.  Raises `mlir_error()` or ValueError."""
-    if isinstance(source, bytes) and source.startswith(b"ML\xefR"):
-        from jaxlib.mlir.dialects import stablehlo
-        if b"StableHLO_v" in source[:64]:
-            with mlir_context() as context:
-                return stablehlo.deserialize_portable_artifact(context, source)
-    return parse(source)
-
-
-@cache
-def _register_passes() -> None:
-    from jaxlib.mlir.dialects import mhlo, stablehlo
-    stablehlo.register_stablehlo_passes()
-    mhlo.register_mhlo_passes()
-
-
-def run_passes(module: Any, pipeline: str) -> None:
-    """Run a textual pipeline of passes on a module.  Raises `mlir_error()`."""
-    from jaxlib.mlir import passmanager
-    _register_passes()
-    with module.context:
-        passmanager.PassManager.parse(pipeline).run(module.operation)
-
-
-def legalize(module: Any, keep: Collection[str] = (), composites: Collection[str] = ()) -> None:
-    """Express deprecated operations, the dialect chlo and composites in plain StableHLO, in place.
-
-    keep: chlo operations to keep, `chlo.erf` or for one element type `chlo.erf:f32`: each becomes a custom call of its
-    name with its attributes as `mhlo.backend_config`.
-    composites: names of composites to keep.  Unknown sizes are refined as far as they follow from known ones.
-    """
-    with module.context:
-        _hide_kept(module, set(keep))
-    excepted = f"{{except={','.join(sorted(composites))}}}" if composites else ""
-    steps = ["chlo-legalize-to-stablehlo", "stablehlo-complex-math-expander", f"stablehlo-legalize-composite-to-call{excepted}",
-             "stablehlo-legalize-deprecated-ops{fail-on-unused=false}", "stablehlo-canonicalize-dynamism"]
-    run_passes(module, f"builtin.module(func.func({','.join(steps)}))")
-    if "tensor<?x" in (text := str(module.operation)) or "x?x" in text or "dynamic" in text:
-        run_passes(module, "builtin.module(stablehlo-refine-shapes,func.func(stablehlo-canonicalize-dynamism))")
-
-
-def _hide_kept(module: Any, keep: set[str]) -> None:
-    ir, stablehlo = mlir_bindings()
-
-    def visit(op):
-        if op.name.startswith("chlo.") and not keep.isdisjoint((op.name, f"{op.name}:{op.results[0].type.element_type}")):
-            with ir.InsertionPoint(op), op.location:
-                attributes = {"call_target_name": ir.StringAttr.get(op.name),
-                              "mhlo.backend_config": ir.DictAttr.get({
-                                  (n if isinstance(n, str) else n.name):
-                                      op.attributes[n if isinstance(n, str) else n.name] for n in op.attributes})}
-                made = ir.Operation.create("stablehlo.custom_call", [r.type for r in op.results], list(op.operands),
-                                           attributes)
-            for old, new in zip(op.results, made.results):
-                old.replace_all_uses_with(new)
-            op.erase()
-            return
-        for region in op.regions:
-            for block in region.blocks:
-                for inner in list(block.operations):
-                    visit(inner.operation)
-    if keep:
-        visit(module.operation)
-
-
-def bind_arguments(module: Any, attributes: Mapping[int, str]) -> None:
-    """Replace arguments of `@main` by constants, given as the text of MLIR attributes, in place."""
-    ir = _dialects()[0]
-    with module.context, ir.Location.unknown(module.context):
-        main = next(op for op in module.body.operations if op.attributes["sym_name"].value == "main")
-        block = main.regions[0].blocks[0]
-        for i in sorted(attributes, reverse=True):
-            with ir.InsertionPoint.at_block_begin(block):
-                value = ir.Attribute.parse(attributes[i])
-                made = ir.Operation.create("stablehlo.constant", [block.arguments[i].type], [], {"value": value})
-            block.arguments[i].replace_all_uses_with(made.results[0])
-            block.erase_argument(i)
-        results = main.attributes["function_type"].value.results
-        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], results))
-        if attributes and "arg_attrs" in main.attributes:
-            del main.attributes["arg_attrs"]
-
-
-def specialize(module: Any, shapes: Sequence[tuple[int, ...]]) -> None:
-    """Give the arguments of `@main` these static shapes and refine all types that follow, in place."""
-    ir = _dialects()[0]
-    with module.context, ir.Location.unknown(module.context):
-        main = next(op for op in module.body.operations if op.attributes["sym_name"].value == "main")
-        arguments = list(main.regions[0].blocks[0].arguments)
-        for argument, shape in zip(arguments, shapes, strict=True):
-            argument.set_type(ir.RankedTensorType.get(list(shape), argument.type.element_type))
-        results = main.attributes["function_type"].value.results
-        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in arguments], results))
-    run_passes(module, "builtin.module(stablehlo-refine-shapes,func.func(stablehlo-canonicalize-dynamism))")
 
 
 # ---- several devices -----------------------------------------------------------------------------------------------------
@@ -564,7 +396,7 @@ def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[C
     if "@lapack_" in text:
         register_lapack()
     options = compile_options(len(devices), [d.id for d in devices], **flags)
-    module: Any = parse(text) if host_callbacks else text.encode()
+    module: Any = mlir.parse(text) if host_callbacks else text.encode()
     kwargs = {"host_callbacks": list(host_callbacks)} if host_callbacks else {}
     with _errors_of_partitioners():
         return client().compile_and_load(module, _device_list(tuple(devices)), options, **kwargs)
@@ -637,7 +469,7 @@ def _partitioned(partition: Callable) -> Callable:
                                         describe(result_shapes, result_shardings))
             results = hlo(result_shapes, outs)
             packed = _mod("xc").HloSharding.tuple_sharding(result_shape, results) if several else results[0]
-            return bytecode(text), hlo(arg_shapes, ins), packed
+            return mlir.bytecode(text), hlo(arg_shapes, ins), packed
         except BaseException as e:
             _partitioner_errors.append(e)
             raise
@@ -654,10 +486,3 @@ def _errors_of_partitioners() -> Iterator[None]:
         if _partitioner_errors:
             raise _partitioner_errors.pop() from None
         raise
-
-
-def bytecode(text: str) -> bytes:
-    """StableHLO text -> MLIR bytecode."""
-    module, out = parse(text), io.BytesIO()
-    module.operation.write_bytecode(out)
-    return out.getvalue()

@@ -11,14 +11,14 @@ def function(content: str | bytes) -> Callable[[Sequence[np.ndarray]], list[np.n
 
     Raises AotError where XLA does not compile it.
     """
-    from aot import xla
+    from aot import mlir, xla
     from aot.compile.eager import Program
     from aot.errors import AotError
     from aot.trace.aval import ShapedArray
 
     from . import stablehlo
-    module = xla.read_module(content)
-    types = stablehlo.read(xla.read_module(content)).output_types
+    module = mlir.read_module(content)
+    types = stablehlo.read(mlir.read_module(content)).output_types
     try:
         loaded = xla.compile_text(str(module))
     except xla.XlaRuntimeError as e:

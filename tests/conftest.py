@@ -31,7 +31,7 @@ def store(path, text, arguments, result, *, parameters=None, weights=None, execu
 
     arguments: {name: tree of example arrays}; result: tree of example arrays.
     """
-    from aot import artifact, tree_util, xla
+    from aot import artifact, mlir, tree_util, xla
     described, inputs = [], []
     for name, tree in arguments.items():
         leaves, treedef = tree_util.tree_flatten_with_path(tree)
@@ -44,7 +44,7 @@ def store(path, text, arguments, result, *, parameters=None, weights=None, execu
     fn = artifact.Function("f", described, inputs, outputs, artifact.describe_tree(treedef),
                            list(range(len(inputs))) if parameters is None else parameters, **fields)
     if program:
-        fn.program = xla.portable_bytecode(text)
+        fn.program = mlir.portable_bytecode(text)
     if executable:
         blob = xla.serialize(xla.compile_text(text))
         fn.executables = [artifact.Executable.for_this_host("cpu", blob)]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import aot
+from aot import mlir
 from aot import numpy as jnp
-from aot import xla
 from aot.errors import AotError
 from aot.exporters import stablehlo
 from aot.exporters.stablehlo import Location, Type
@@ -102,8 +102,8 @@ def test_calls_are_inlined_and_recursion_is_refused():
 def test_forms_of_a_program(tmp_path):
     text = module("f32[2]", "f32[2]", "  %r = stablehlo.sine %0 : tensor<2xf32>\n  return %r : tensor<2xf32>")
     path = tmp_path / "m.mlirbc"
-    path.write_bytes(xla.portable_bytecode(text))
-    for form in (text, text.encode(), xla.portable_bytecode(text), path, xla.parse(text), stablehlo.read(text)):
+    path.write_bytes(mlir.portable_bytecode(text))
+    for form in (text, text.encode(), mlir.portable_bytecode(text), path, mlir.parse(text), stablehlo.read(text)):
         assert [op.name for op in stablehlo.read(form).body.ops] == ["sine"]
 
 

@@ -29,12 +29,12 @@ class Exported:
 def export(source: Source, *, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
            metadata: Mapping[str, str] | None = None) -> Exported:
     """The program of a source with its weights as constants.  Raises AotError where it is no StableHLO."""
-    from aot import xla
+    from aot import mlir
     from aot.exporters import stablehlo
     stablehlo.read(source.content)                             # refuses what is no program, in our words
-    module = xla.read_module(source.content)
-    xla.bind_arguments(module, {i: _attribute(array) for i, (_, array) in source.weights.items()})
-    return Exported(xla.portable_bytecode(str(module)), [(n,) for n in input_names or ()], [(n,) for n in output_names or ()])
+    module = mlir.read_module(source.content)
+    mlir.bind_arguments(module, {i: _attribute(array) for i, (_, array) in source.weights.items()})
+    return Exported(mlir.portable_bytecode(str(module)), [(n,) for n in input_names or ()], [(n,) for n in output_names or ()])
 
 
 def _attribute(array: np.ndarray) -> str:

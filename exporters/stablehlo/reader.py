@@ -29,15 +29,15 @@ def read(source: Source, *, keep: Collection[str] = (), composites: Collection[s
     shapes: static shapes of the arguments, for modules with unknown sizes.
     Raises AotError with a hint when it is no StableHLO, holds types or operations that cannot be read, or recurses.
     """
-    from aot import xla
+    from aot import mlir, xla
     if isinstance(source, Program):
         return source
     try:
-        module = xla.read_module(_content(source)) if isinstance(source, (str, bytes, os.PathLike)) else source
+        module = mlir.read_module(_content(source)) if isinstance(source, (str, bytes, os.PathLike)) else source
         if shapes is not None:
-            xla.specialize(module, shapes)
-        xla.legalize(module, keep=keep, composites=composites)
-    except (xla.mlir_error(), xla.XlaRuntimeError, ValueError) as e:
+            mlir.specialize(module, shapes)
+        mlir.legalize(module, keep=keep, composites=composites)
+    except (mlir.error(), xla.XlaRuntimeError, ValueError) as e:
         raise AotError(f"not a StableHLO program that can be read: {_first_lines(e)}",
                        hint="give StableHLO as MLIR text or as bytecode; `aot trace --stablehlo` prints an example") from e
     return expand(_Reader(module).program())
@@ -62,8 +62,8 @@ class _Reader:
     """One module.  Values are looked up by the MLIR value; a tuple stands for its elements, a token for nothing."""
 
     def __init__(self, module: Any):
-        from aot import xla
-        ir, stablehlo = xla.mlir_bindings()
+        from aot import mlir
+        ir, stablehlo = mlir.bindings()
         self.module, self.attributes = module, Attributes(ir, stablehlo)
         self.functions = {op.attributes["sym_name"].value: op for op in module.body.operations
                           if op.operation.name == "func.func"}

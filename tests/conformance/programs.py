@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from aot import xla
+from aot import mlir
 from tests.conformance.reference import main_of, run_xla
 
 HERE = Path(__file__).resolve().parent
@@ -78,7 +78,7 @@ def prepare(name: str, text: str) -> Program:
 
     Raises ValueError where the text does not have the form described above.
     """
-    module = xla.parse(text)
+    module = mlir.parse(text)
     main = main_of(module)
     with module.context:
         given, expected = values_of(module, main, "inputs"), values_of(module, main, "expected")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot import xla
+from aot import mlir, xla
 from aot.compile.eager import Program
 from aot.trace.aval import MLIR_NAMES, ShapedArray
 
@@ -23,7 +23,7 @@ def main_of(module):
 
 def run_xla(text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results of `main` on these inputs, computed by XLA:CPU."""
-    module = xla.parse(text)                    # kept: operations do not keep their module alive
+    module = mlir.parse(text)                    # kept: operations do not keep their module alive
     outs = [aval_of(t) for t in main_of(module).type.results]
     program = Program(xla.compile_text(text), outs)
     buffers = [xla.put(x, xla.storage(ShapedArray(x.shape, x.dtype))) for x in inputs]
