@@ -12,6 +12,9 @@ import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["AOT_CACHE_DIR"] = tempfile.mkdtemp(prefix="aot-test-cache-")
+
+from tests.projects import aot, built, copy, events, project  # noqa: F401  fixtures of the tests of projects
+
 atexit.register(shutil.rmtree, os.environ["AOT_CACHE_DIR"], True)
 
 

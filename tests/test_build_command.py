@@ -1,97 +1,18 @@
-"""`aot build` and its neighbours: what is built when, from which files, and what happens when something fails."""
+"""`aot build` and its neighbours: what is built when, from which files, and the other commands of projects."""
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import aot_runtime
-from aot.cli import main
-
-MODEL = """\
-import aot.numpy as jnp
-from layers import dense
-
-def predict(params, x):
-    return dense(jnp.tanh(dense(x, params["w1"])), params["w2"])
-
-def square(x):
-    return x * x
-
-def argument_specs():
-    return {"params": {"w1": "f32[8,4]", "w2": "f32[4,2]"}, "x": "f32[2,8]"}
-"""
-LAYERS = "def dense(x, w):\n    return x @ w\n"
-MANIFEST = """\
-[project]
-name = "demo"
-
-[[function]]
-function = "model.py:predict"
-args = ["f32[3,8]"]
-weights = "params.npz"
-
-[[function]]
-function = "model.py:square"
-args = ["f32[4]"]
-"""
-RNG = np.random.default_rng(0)
-PARAMS = {"w1": RNG.normal(size=(8, 4)).astype("f"), "w2": RNG.normal(size=(4, 2)).astype("f")}
-
-
-def write_project(folder, manifest=MANIFEST, **files):
-    folder.mkdir(exist_ok=True)
-    for name, text in {"model.py": MODEL, "layers.py": LAYERS, "aot.toml": manifest, **files}.items():
-        (folder / name).write_text(text)
-    np.savez(folder / "params.npz", **PARAMS)
-    return folder
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    """A project of two functions, in the working directory, with a cache of its own."""
-    monkeypatch.setenv("AOT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.chdir(write_project(tmp_path / "project"))
-    return tmp_path / "project"
-
-
-@pytest.fixture
-def aot(capfd):
-    """Run a command: (exit code, stdout, stderr)."""
-    def run(*args):
-        code = main(list(map(str, args)))
-        out, err = capfd.readouterr()
-        return code, out, err
-    return run
-
-
-@pytest.fixture
-def events(aot):
-    """Build and return the events by reason, which --message-format json prints."""
-    def run(*args, code=0):
-        got, out, err = aot("build", *args, "--message-format", "json")
-        assert got == code, (out, err)
-        found = {}
-        for line in out.splitlines():
-            e = json.loads(line)
-            found.setdefault(e["reason"], []).append(e)
-        return found
-    return run
-
-
-def why(found): return {os.path.basename(e["artifact"]): e["why"] for e in found.get("stale", [])}
-
-
-def hits(found): return {(e["function"], e["target"]): e["hit"] for e in found.get("compiled", [])}
-
+from tests.projects import MODEL, PARAMS, append, edit, hits, why, write_project
 
 # ---- building, and not building ------------------------------------------------------------------------------------
 
@@ -110,16 +31,6 @@ def test_build_then_nothing_to_do(project, aot):
     (project / "sub").mkdir()
     os.chdir(project / "sub")
     assert aot("build")[2].startswith("2 up to date in")
-
-
-def edit(name, old, new):
-    def change(p): (p / name).write_text((p / name).read_text().replace(old, new))
-    return change
-
-
-def append(name, text="\n# a comment\n"):
-    def change(p): (p / name).write_text((p / name).read_text() + text)
-    return change
 
 
 #: change, {artifact that is built again: why}, {(function, target): whether the cache has its executable}
@@ -144,26 +55,6 @@ CHANGES = {
                       {"predict.aot": "not built yet", "square.aot": "not built yet"},
                       {("predict", "cpu"): True, ("square", "cpu"): True}),
 }
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """A built project, to be copied."""
-    folder = write_project(tmp_path_factory.mktemp("built") / "project")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AOT_CACHE_DIR", str(folder.parent / "cache"))
-        patch.chdir(folder)
-        assert main(["build"]) == 0
-    return folder
-
-
-@pytest.fixture
-def copy(built, tmp_path, monkeypatch):
-    """A copy of it in another folder, times included, and of its cache."""
-    shutil.copytree(built.parent, tmp_path / "copy", dirs_exist_ok=True)
-    monkeypatch.setenv("AOT_CACHE_DIR", str(tmp_path / "copy/cache"))
-    monkeypatch.chdir(tmp_path / "copy/project")
-    return tmp_path / "copy/project"
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -430,188 +321,6 @@ def test_a_date_only_where_it_is_given(copy, events, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     events("square")
     assert aot_runtime.load("build/square.aot").manifest["created"] == "2023-11-14T22:13:20Z"
-
-
-# ---- failures ------------------------------------------------------------------------------------------------------
-
-BROKEN = """\
-import os, signal, time
-import aot.numpy as jnp
-
-def fine(x): return x + 1
-def raises(x):
-    return fine(x) @ jnp.ones((3, 3))
-def crashes(x): os.kill(os.getpid(), signal.SIGSEGV)
-def eats(x): os.kill(os.getpid(), signal.SIGKILL)
-def leaves(x): os._exit(7)
-def exits(x): raise SystemExit("goodbye")
-def hangs(x):
-    print("before", flush=True)
-    time.sleep(60)
-def wants(x, y): return x
-def talks(x): print("a word"); return x.reshape(7)
-def memory(x): raise MemoryError
-"""
-
-#: function, exit code, what stderr contains
-FAILURES = [
-    ("raises", 4, ['broken.py", line 6, in raises', "error: raises for cpu: the function raised"]),
-    ("crashes", 1, ["error: crashes for cpu: the worker was killed by SIGSEGV"]),
-    ("eats", 1, ["the worker was killed by SIGKILL, probably for lack of memory"]),
-    ("leaves", 1, ["the worker ended with status 7 before it was done"]),
-    ("exits", 4, ["SystemExit: goodbye"]),
-    ("hangs", 1, ["took longer than 2 seconds\nhint: its output is in build/.aot/log/hangs-cpu-lower.log"]),
-    ("wants", 1, ["error: wants for cpu: wants: nothing given for parameter 'y'\nhint: its signature is wants(x, y)"]),
-    ("talks", 4, ["hint: its output is in build/.aot/log/talks-cpu-lower.log"]),
-    ("memory", 1, ["ran out of memory"]),
-    ("nowhere", 1, ["module 'broken.py' has no 'nowhere'"]),
-]
-
-
-def test_a_failure_fails_its_function_and_nothing_else(tmp_path, monkeypatch, aot):
-    names = [f[0] for f in FAILURES] + ["fine"]
-    functions = "".join(f"[[function]]\nfunction = 'broken.py:{n}'\nargs = ['f32[2]']\n" for n in names)
-    folder = write_project(tmp_path / "p", f"[project]\nname = 'broken'\n{functions}", **{"broken.py": BROKEN})
-    monkeypatch.chdir(folder)
-    code, out, err = aot("build", "--keep-going", "--timeout", 2, "-j", 3)
-    assert code == 4 and out == "build/fine.aot: fine(x) -> f32[2]\n" and f"1 built, {len(FAILURES)} failed" in err
-    for name, _, messages in FAILURES:
-        for message in messages:
-            assert message in err, (name, err)
-        assert not os.path.exists(f"build/{name}.aot")
-    assert not list(Path("build").glob("*.tmp")) and not list(Path("build/.aot").glob("stage*"))
-    for name in ("raises", "crashes", "wants"):
-        assert aot("build", name)[0] == next(f[1] for f in FAILURES if f[0] == name)
-    assert aot("build", "fine")[2].startswith("1 up to date")
-
-
-def test_a_failure_keeps_the_old_artifact(copy, aot):
-    before = Path("build/square.aot").read_bytes()
-    edit("model.py", "return x * x", "return x * y")(copy)
-    code, _, err = aot("build", "square")
-    assert code == 4 and "NameError: name 'y' is not defined" in err and Path("build/square.aot").read_bytes() == before
-    edit("model.py", "return x * y", "return x * x")(copy)
-    assert aot("build", "square")[2].startswith("1 up to date")
-
-
-def test_a_module_that_does_not_import(copy, aot):
-    append("model.py", "\nimport nosuchpackage\n")(copy)
-    code, _, err = aot("build", "-k")
-    assert code == 4 and "ModuleNotFoundError: No module named 'nosuchpackage'" in err and "2 failed" in err
-    edit("aot.toml", 'name = "demo"', 'name = "demo"\nmodules = ["layers.py"]')(copy)
-    code, _, err = aot("build")
-    assert code == 1 and "error: layers.py: it marks no function with @aot.entry\nhint: remove it from `modules`" in err
-
-
-def test_an_output_folder_that_cannot_be_written(project, aot):
-    Path("build").write_text("")
-    code, out, err = aot("build")
-    assert code == 1 and "error: build: cannot be written: " in err and not out
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
-def test_a_full_disk(built, tmp_path, aot, monkeypatch):
-    """Wherever the space runs out: an error, and the artifact of before."""
-    monkeypatch.setenv("AOT_CACHE_DIR", str(built.parent / "cache"))
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True).returncode:
-        pytest.skip("cannot mount")
-    try:
-        folder = shutil.copytree(built, tmp_path / "p")
-        monkeypatch.chdir(folder)
-        before = Path("build/square.aot").read_bytes()
-        append("model.py")(folder)
-        for room in (60_000, 36_000, 16_000, 4_000):
-            free = shutil.disk_usage(".").free
-            Path("filler").write_bytes(bytes(free - room))
-            code, out, err = aot("build", "square", "--force")
-            assert code == 0 or code == 1 and "cannot be written: No space left on device" in err, err
-            assert len(Path("build/square.aot").read_bytes()) == len(before)
-            aot_runtime.load("build/square.aot").verify()
-            assert not list(Path("build").glob("*.tmp"))
-            os.remove("filler")
-        assert code == 1 and aot("build", "square")[0] == 0
-    finally:
-        os.chdir("/")
-        subprocess.run(["umount", "-l", tmp_path])
-
-
-def _processes(folder):
-    """The processes whose working directory lies in a folder."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/stat") as f:
-                zombie = f.read().rpartition(")")[2].split()[0] == "Z"
-            if os.readlink(f"/proc/{pid}/cwd").startswith(str(folder)) and not zombie:
-                found.append(int(pid))
-        except OSError:
-            pass
-    return found
-
-
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_build_leaves_nothing(how, tmp_path):
-    manifest = "[project]\nname = 'b'\n" + "".join(
-        f"[[function]]\nname = '{n}'\nfunction = 'broken.py:{n}'\nargs = ['f32[2]']\n" for n in ("fine", "hangs"))
-    folder = write_project(tmp_path / "p", manifest, **{"broken.py": BROKEN})
-    code = "import sys; from aot.cli import main; sys.exit(main(['build', '-j', '2']))"
-    build = subprocess.Popen([sys.executable, "-c", code], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             start_new_session=True)
-    log = folder / "build/.aot/log/hangs-cpu-lower.log"
-    deadline = time.monotonic() + 30
-    while not ((folder / "build/fine.aot").exists() and log.exists() and log.read_text()):
-        assert time.monotonic() < deadline and build.poll() is None
-        time.sleep(0.05)
-    os.killpg(build.pid, how)
-    build.communicate(timeout=20)
-    assert build.returncode == (130 if how == signal.SIGINT else -9)
-    while _processes(folder):
-        assert time.monotonic() < deadline + 10, "an orphan"
-        time.sleep(0.05)
-    aot_runtime.load(folder / "build/fine.aot").verify()
-    assert not list(folder.rglob("*.tmp"))
-    if how == signal.SIGINT:
-        assert not list(folder.glob("build/.aot/stage*"))
-
-
-def test_what_killed_builds_left_is_removed(copy, aot):
-    dead, alive = 2**31 - 1, os.getppid()
-    left = ["build/.aot/stage-{}", "build/.aot/state.json.{}.tmp", "build/square.aot.{}.tmp", "aot.lock.{}.tmp"]
-    for pid in (dead, alive):
-        os.mkdir(left[0].format(pid))
-        for name in left[1:]:
-            Path(name.format(pid)).touch()
-    assert aot("build")[0] == 0
-    assert [os.path.exists(name.format(pid)) for pid in (dead, alive) for name in left] == [False] * 4 + [True] * 4
-
-
-def test_two_builds_at_once(copy):
-    shutil.rmtree("build")
-    code = "import sys; from aot.cli import main; sys.exit(main(['build', '-j', '1']))"
-    running = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(3)]
-    for p in running:
-        _, err = p.communicate(timeout=60)
-        assert p.returncode == 0, err
-    for name in ("predict", "square"):
-        aot_runtime.load(f"build/{name}.aot").verify()
-
-
-# ---- the pool ------------------------------------------------------------------------------------------------------
-
-def test_pool(tmp_path):
-    from aot.project.pool import Pool
-    def task(seconds): return {"do": "sleep", "seconds": seconds, "root": str(tmp_path)}
-    with Pool(2) as pool:
-        for i, seconds in enumerate([0.4, 0.0, 0.0]):
-            pool.submit(task(seconds), log=str(tmp_path / f"{i}"), tag=i)
-        assert [pool.next()[0] for _ in range(3)] == [1, 2, 0] and not pool.busy
-        pool.submit(task(9), log=str(tmp_path / "late"), tag="late", timeout=0.1)
-        assert pool.next()[1] == {"error": {"kind": "timeout", "message": "took longer than 0.1 seconds"}}
-        pool.submit({**task(0), "do": "nothing"}, log=str(tmp_path / "x"))
-        assert pool.next()[1]["error"]["kind"] == "bug"
-        pool.submit(task(9), log=str(tmp_path / "y"))
-        assert pool.next(0.1) is None
-    assert pool.server is None
 
 
 # ---- the other commands --------------------------------------------------------------------------------------------
