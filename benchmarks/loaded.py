@@ -1,10 +1,10 @@
 """Time of one call of a tiny MLP, numpy to numpy: a loaded artifact against a jitted function, each with its weights."""
 import json
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
+from timing import best
 
 FILE = Path(__file__).resolve().parents[1] / ".bench" / "loaded.aot"
 LAYERS = [(8, 16), (16, 16), (16, 4)]
@@ -19,18 +19,6 @@ def mlp(jnp):
             x = jnp.tanh(x @ layer["w"] + layer["b"])
         return x @ params[-1]["w"] + params[-1]["b"]
     return mlp
-
-
-def best(call, n=3000, rounds=7):
-    """Microseconds a call, the fastest of some rounds."""
-    call()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        for _ in range(n):
-            call()
-        times.append(time.perf_counter() - start)
-    return min(times) / n * 1e6
 
 
 if sys.argv[1] == "save":
