@@ -22,7 +22,7 @@ import numpy as np
 from aot import __version__, provenance
 from aot.errors import AotError
 from aot.files import replacing
-from aot_runtime import host_info
+from aot_runtime import SAFETENSORS, host_info
 
 SCHEMA = 1
 ALIGN = 64
@@ -190,9 +190,7 @@ class _Chunks:
 
 # ---- arrays --------------------------------------------------------------------------------------------------------
 
-_NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
-          "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
-          "bool": "BOOL", "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
+_NAMES = {dtype: name for name, dtype in SAFETENSORS.items()}
 
 
 def pack_tensors(arrays: Mapping[str, np.ndarray]) -> list:

@@ -9,10 +9,8 @@ return.  To go on after a failure, start all processes again and load a checkpoi
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import re
-import socket
 import sys
 import threading
 import time
@@ -20,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import aot_runtime
 from aot import xla
 
 
@@ -57,8 +56,11 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         raise RuntimeError("distributed.initialize must be called before anything is computed: the devices of this process are "
                            "fixed by then. hint: call it first in the program")
     address, count, me = _settings(coordinator_address, num_processes, process_id, cluster_detection_method)
-    bind = coordinator_bind_address or (address if _loopback(address) else "[::]:" + address.rpartition(":")[2])
-    _meet(bind, address, count, me, initialization_timeout)
+    bind = coordinator_bind_address or aot_runtime.listening_address(address)
+    try:
+        aot_runtime.meet(bind, address, count, me, initialization_timeout)
+    except aot_runtime.AotError as e:
+        raise RuntimeError(f"{e.what}. hint: {e.hint}") from None
     ext, service = xla.ext, None
     if me == 0:
         service = _start(ext, bind, count, initialization_timeout, heartbeat_timeout_seconds, shutdown_timeout_seconds)
@@ -99,7 +101,7 @@ def client_options() -> dict[str, Any]:
     if _state is None:
         return {}
     return {"distributed_client": _state.client, "node_id": _state.process_id, "num_nodes": _state.num_processes,
-            "collectives": xla.ext.make_gloo_tcp_collectives(_state.client, hostname=_loopback(_state.address))}
+            "collectives": xla.ext.make_gloo_tcp_collectives(_state.client, hostname=aot_runtime.loopback(_state.address))}
 
 
 def client() -> Any:
@@ -107,64 +109,6 @@ def client() -> Any:
     if _state is None:
         raise RuntimeError("there is only this process. hint: call aot.distributed.initialize first")
     return _state.client
-
-
-def _loopback(address: str) -> str | None:
-    """The host of an address, if all processes are on this one."""
-    host = _host(address)[0]
-    return host if host in ("127.0.0.1", "localhost", "::1") else None
-
-
-def _host(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def _meet(bind: str, address: str, count: int, me: int, timeout: int) -> None:
-    """Return when all processes are there.  The service would abort the process where some are missing.
-
-    Each sends its number to process 0 and waits for an answer.  Raises RuntimeError saying who is missing."""
-    deadline = time.monotonic() + timeout
-    why = f"within {timeout} s. hint: start all {count} processes with the same address, and see that its port is open"
-    if me == 0:
-        missing = _gather_numbers(bind, count, deadline)
-        if missing:
-            raise RuntimeError(f"processes {', '.join(map(str, sorted(missing)))} did not come to {address} {why}")
-        return
-    while time.monotonic() < deadline:
-        try:
-            with socket.create_connection(_host(address), max(deadline - time.monotonic(), 0.1)) as s:
-                s.sendall(f"{me}\n".encode())
-                if s.recv(2) == b"go":
-                    return
-        except OSError:
-            pass
-        time.sleep(0.1)
-    raise RuntimeError(f"process 0 did not answer at {address}, or other processes are missing, {why}")
-
-
-def _gather_numbers(bind: str, count: int, deadline: float) -> set[int]:
-    """Listen until every process has sent its number, and answer them -> the numbers that are missing."""
-    host, port = _host(bind)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        server = socket.create_server((host, port), family=family, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6())
-    except OSError as e:
-        raise RuntimeError(f"process 0 cannot listen at {bind}: {e.strerror or e}. hint: choose a free port") from None
-    there: dict[int, socket.socket] = {}
-    with server, contextlib.ExitStack() as stack:
-        while len(there) < count - 1 and (left := deadline - time.monotonic()) > 0:
-            server.settimeout(left)
-            try:
-                peer = stack.enter_context(server.accept()[0])
-                peer.settimeout(5)
-                there[int(peer.makefile().readline())] = peer
-            except (OSError, ValueError):       # time is up, or something else knocked
-                continue
-        missing = set(range(1, count)) - set(there)
-        for peer in there.values() if not missing else ():
-            peer.sendall(b"go")
-    return missing
 
 
 def _start(ext: Any, bind: str, count: int, initialization: int, heartbeat: int, shutdown_: int) -> Any:

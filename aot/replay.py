@@ -27,7 +27,7 @@ def function(path: str | os.PathLike, name: str | None = None, *, strict: bool =
 def run(fn: aot_runtime.Function, args: Sequence[str], kwargs: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Call with arguments given as text (files and literals); returns the flat results by name."""
     arguments, inputs = fn.spec["arguments"], iter(fn.spec["inputs"])
-    entries = {a["name"]: [next(inputs) for _ in range(_leaves(a["tree"]))] for a in arguments}
+    entries = {a["name"]: [next(inputs) for _ in range(aot_runtime.count_leaves(a["tree"]))] for a in arguments}
     trees = {a["name"]: a["tree"] for a in arguments}
     names = [a["name"] for a in arguments]
     values = [_value(text, trees.get(n), entries.get(n)) for n, text in zip(names, args)]
@@ -36,13 +36,6 @@ def run(fn: aot_runtime.Function, args: Sequence[str], kwargs: Mapping[str, str]
     leaves: list = []
     aot_runtime.collect(fn.spec["out_tree"], result, "result", leaves)
     return {e["name"]: x for e, x in zip(fn.spec["outputs"], leaves)}
-
-
-def _leaves(tree: Any) -> int:
-    if tree is None or tree == "*":
-        return int(tree == "*")
-    children = tree.get("tuple") or tree.get("list") or [t for _, t in tree.get("dict") or tree.get("fields") or []]
-    return sum(map(_leaves, children))
 
 
 def _value(text: str, tree: Any, entries: list | None) -> Any:

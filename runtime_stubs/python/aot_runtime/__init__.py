@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 __version__ = "0.1.0"
-__all__ = ["AotError", "Artifact", "ArtifactError", "Function", "InputError", "check", "collect", "dtype_of", "host_info",
-           "join", "key", "load", "public_key", "short", "tensors"]
+__all__ = ["SAFETENSORS", "AotError", "Artifact", "ArtifactError", "Function", "InputError", "check", "collect",
+           "count_leaves", "dtype_of", "host_info", "join", "key", "load", "meet", "public_key", "short", "tensors"]
 
 _modules = sys.modules
 SCHEMA = 1  # the newest manifest schema that this loader reads
@@ -95,19 +95,91 @@ def join(address: str, num_processes: int, process_id: int, timeout: int = 300, 
     from jaxlib import _jax
     if _joined is not None or _xla.cache_info().currsize:
         raise AotError("join comes once, before anything is loaded", hint="call it first in the program")
-    service = None
+    if not address.rpartition(":")[2].isdigit():
+        raise AotError(f"address {address!r} has no port", hint="write host:port")
+    service, bind = None, listening_address(address)
+    meet(bind, address, num_processes, process_id, timeout)
     try:
         if process_id == 0:
-            service = _jax.get_distributed_runtime_service(address, num_processes, heartbeat_timeout=heartbeat_timeout,
+            service = _jax.get_distributed_runtime_service(bind, num_processes, heartbeat_timeout=heartbeat_timeout,
                                                            cluster_register_timeout=timeout, shutdown_timeout=timeout)
         client = _jax.get_distributed_runtime_client(address, process_id, init_timeout=timeout, shutdown_timeout=timeout,
                                                      heartbeat_timeout=heartbeat_timeout, use_compression=True)
         client.connect()
     except (_jax.JaxRuntimeError, RuntimeError) as e:
-        raise AotError(f"process {process_id} cannot join: {str(e).splitlines()[0]}", where=address) from None
-    host = address.rpartition(":")[0]
-    _joined = client, num_processes, process_id, host if host in ("127.0.0.1", "localhost") else None
+        raise AotError(f"process {process_id} cannot join: {str(e).splitlines()[0]}", where=address,
+                       hint="start all processes again") from None
+    _joined = client, num_processes, process_id, loopback(address)
     atexit.register(_leave, client, service)
+
+
+def loopback(address: str) -> str | None:
+    """The host of an address, if all processes are on this one."""
+    host = _host(address)[0]
+    return host if host in ("127.0.0.1", "localhost", "::1") else None
+
+
+def listening_address(address: str) -> str:
+    """Where process 0 listens: on all interfaces, or only at its address if that is of this host alone."""
+    return address if loopback(address) else "[::]:" + address.rpartition(":")[2]
+
+
+def _host(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def meet(bind: str, address: str, count: int, me: int, timeout: int) -> None:
+    """Return when all processes are there.  The service would abort the process where some are missing.
+
+    Each sends its number to process 0 and waits for an answer.  Raises AotError saying who is missing."""
+    import socket
+    import time
+    deadline = time.monotonic() + timeout
+    hint = f"start all {count} processes with the same address, and see that its port is open"
+    if me == 0:
+        missing = _gather_numbers(bind, count, deadline)
+        if missing:
+            late = ", ".join(map(str, sorted(missing)))
+            raise AotError(f"processes {late} did not come to {address} within {timeout} s", hint=hint)
+        return
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection(_host(address), max(deadline - time.monotonic(), 0.1)) as s:
+                s.sendall(f"{me}\n".encode())
+                if s.recv(2) == b"go":
+                    return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    raise AotError(f"process 0 did not answer at {address}, or other processes are missing, within {timeout} s", hint=hint)
+
+
+def _gather_numbers(bind: str, count: int, deadline: float) -> set[int]:
+    """Listen until every process has sent its number, and answer them -> the numbers that are missing."""
+    import contextlib
+    import socket
+    import time
+    host, port = _host(bind)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        server = socket.create_server((host, port), family=family, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6())
+    except OSError as e:
+        raise AotError(f"process 0 cannot listen at {bind}: {e.strerror or e}", hint="choose a free port") from None
+    there: dict[int, Any] = {}
+    with server, contextlib.ExitStack() as stack:
+        while len(there) < count - 1 and (left := deadline - time.monotonic()) > 0:
+            server.settimeout(left)
+            try:
+                peer = stack.enter_context(server.accept()[0])
+                peer.settimeout(5)
+                there[int(peer.makefile().readline())] = peer
+            except (OSError, ValueError):       # time is up, or something else knocked
+                continue
+        missing = set(range(1, count)) - set(there)
+        for peer in there.values() if not missing else ():
+            peer.sendall(b"go")
+    return missing
 
 
 def _leave(client: Any, service: Any) -> None:
@@ -298,7 +370,7 @@ def _check_shape(value: Any, shape: Any, at: str) -> None:
     if shape is ANY:
         return
     if shape == TREE:
-        _leaves(value, at)
+        count_leaves(value, at)
     elif isinstance(shape, tuple):
         if not any(_fits(value, s, at) for s in shape):
             raise ValueError(at)
@@ -340,7 +412,7 @@ def _check_table(value: Any, shape: dict, at: str) -> None:
             raise ValueError(f"{at}.{k}")
 
 
-def _leaves(tree: Any, at: str, depth: int = 0) -> int:
+def count_leaves(tree: Any, at: str = "", depth: int = 0) -> int:
     """Number of leaves of a TREE.  Raises ValueError for what is not one."""
     if tree is None or tree == "*":
         return tree == "*"
@@ -358,7 +430,7 @@ def _leaves(tree: Any, at: str, depth: int = 0) -> int:
         if any(type(c) is not list or len(c) != 2 or type(c[0]) is dict for c in children):
             raise ValueError(at)
         children = [c for _, c in children]
-    return sum(_leaves(c, at, depth + 1) for c in children)
+    return sum(count_leaves(c, at, depth + 1) for c in children)
 
 
 def _check_meaning(manifest: dict, members: dict) -> None:
@@ -368,9 +440,9 @@ def _check_meaning(manifest: dict, members: dict) -> None:
             raise ValueError(f"members[{name!r}].size")
     for name, fn in manifest["functions"].items():
         at = f"functions[{name!r}]"
-        if sum(_leaves(a["tree"], at) for a in fn["arguments"]) != len(fn["inputs"]):
+        if sum(count_leaves(a["tree"], at) for a in fn["arguments"]) != len(fn["inputs"]):
             raise ValueError(f"{at}.inputs")
-        if _leaves(fn["out_tree"], at) != len(fn["outputs"]):
+        if count_leaves(fn["out_tree"], at) != len(fn["outputs"]):
             raise ValueError(f"{at}.outputs")
         if sorted(p for p in fn["parameters"] if type(p) is int) != list(range(len(fn["inputs"]))):
             raise ValueError(f"{at}.parameters")
@@ -503,7 +575,7 @@ def _is_whole(view: memoryview, entry: dict) -> bool:
 # ---- dtypes and safetensors ----------------------------------------------------------------------------------------
 
 _SHORT = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i", "complex": "c"}
-_SAFETENSORS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64",
+SAFETENSORS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64",
                 "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16",
                 "U8": "uint8", "BOOL": "bool", "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 
@@ -547,7 +619,7 @@ def tensors(view: memoryview, where: str) -> dict[str, np.ndarray]:
             start, end = entry["data_offsets"]
             if not 0 <= start <= end <= len(view) - 8 - n:
                 raise ValueError(f"{name!r} reaches past its end")
-            a = np.frombuffer(view[8 + n + start:8 + n + end], dtype_of(_SAFETENSORS[entry["dtype"]]))
+            a = np.frombuffer(view[8 + n + start:8 + n + end], dtype_of(SAFETENSORS[entry["dtype"]]))
             a = a.reshape(entry["shape"])
             if "dtype:" + name in meta:
                 a = a.reshape(-1).view(dtype_of(meta["dtype:" + name])).reshape(entry["shape"][:-1])
