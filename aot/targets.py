@@ -98,10 +98,6 @@ GPUS = {
 }
 GPU_ALIASES = {"sm_80": "a100", "sm_89": "l4", "sm_90": "h100", "sm_100": "b200"}
 
-#: kind -> distribution, module, and shared library of the PJRT plugin that compiles for it
-PLUGINS = {"cuda": ("jax-cuda12-plugin", "jax_plugins.xla_cuda12", "xla_cuda_plugin.so"),
-           "tpu": ("libtpu", "libtpu", "libtpu.so")}
-
 #: format of exported files -> package that it needs, and the options that may follow a colon
 FORMATS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "onnx": ("onnx", {str(v): {"opset": v} for v in range(18, 29)}),
@@ -196,7 +192,8 @@ def unavailable(target: Target) -> tuple[str, str] | None:
         return f"there is no file {target.plugin}", "pjrt:PATH names the shared library of a PJRT plugin"
     if target.is_file and importlib.util.find_spec(package := FORMATS[target.kind][0]) is None:
         return f"the package {package} is not installed", f"pip install 'aotc[{target.kind}]'"
-    if target.kind in PLUGINS and plugin_path(target.kind) is None:
+    if target.kind in ("cuda", "tpu") and plugin_path(target.kind) is None:
+        from aot_runtime import PLUGINS
         return f"{PLUGINS[target.kind][0]} is not installed", f"pip install 'aotc[{target.kind}]'"
     return None
 
@@ -209,18 +206,10 @@ def require(name: str) -> Target:
     return target
 
 
-@cache
 def plugin_path(kind: str) -> str | None:
-    """The shared library of a PJRT plugin.  Found without importing its package, which would import jax."""
-    _, module, file = PLUGINS[kind]
-    try:
-        found = importlib.util.find_spec(module)
-    except ImportError:
-        return None
-    for folder in (found and found.submodule_search_locations) or ():
-        if os.path.exists(path := os.path.join(folder, file)):
-            return path
-    return None
+    """The shared library of the PJRT plugin that compiles for a kind of target, as the loader finds it."""
+    import aot_runtime  # numpy comes with it, which a build that has nothing to do should not load
+    return aot_runtime.plugin_path(kind)
 
 
 def names() -> list[str]:

@@ -221,7 +221,7 @@ def cross_fields(text: str, flags: dict, target: Any) -> dict[str, Any]:
 def package_version(kind: str) -> str:
     from importlib import metadata
 
-    from aot.targets import PLUGINS
+    from aot_runtime import PLUGINS
     try:
         return metadata.version(PLUGINS[kind][0])
     except metadata.PackageNotFoundError:

@@ -684,31 +684,40 @@ def _plugin_identity(device: str) -> str:
 
 # ---- PJRT plugins --------------------------------------------------------------------------------------------------
 
-#: platform -> (package, shared library in it, what to install)
-_PLUGINS = {"cuda": ("jax_plugins.xla_cuda12", "xla_cuda_plugin.so", "jax-cuda12-plugin"),
-            "tpu": ("libtpu", "libtpu.so", "libtpu")}
+#: platform -> what to install, package, and shared library in it
+PLUGINS = {"cuda": ("jax-cuda12-plugin", "jax_plugins.xla_cuda12", "xla_cuda_plugin.so"),
+           "tpu": ("libtpu", "libtpu", "libtpu.so")}
 
 
-def _plugin_library(device: str) -> str:
-    """The shared library of a device's plugin, found without importing its package.  Raises AotError."""
-    platform, _, rest = device.partition(":")
-    if platform == "pjrt":
-        if not os.path.isfile(rest):
-            raise AotError("there is no such plugin", where=rest)
-        return rest
-    if platform not in _PLUGINS:
-        raise AotError(f"unknown device {device!r}", hint='there are "cpu", "cuda", "tpu" (each with ":N" for another one) and '
-                                                          '"pjrt:/path/of/plugin.so"')
-    package, file, distribution = _PLUGINS[platform]
+@cache
+def plugin_path(platform: str) -> str | None:
+    """The shared library of a platform's plugin, found without importing its package, which would import jax."""
     from importlib.util import find_spec
+    _, package, file = PLUGINS[platform]
     try:
         spec = find_spec(package)
     except ImportError:
-        spec = None
+        return None
     for folder in (spec and spec.submodule_search_locations) or ():
         if os.path.exists(path := os.path.join(folder, file)):
             return path
-    raise AotError(f"there is no plugin for device {device!r}", hint=f"pip install {distribution}")
+    return None
+
+
+def _plugin_library(device: str) -> str:
+    """The shared library of a device's plugin.  Raises AotError."""
+    platform, _, rest = device.partition(":")
+    if platform == "pjrt":
+        if not os.path.isfile(rest):
+            raise AotError("there is no such plugin", where=rest, hint="name the file of a PJRT plugin, with its folder")
+        return rest
+    if platform not in PLUGINS:
+        raise AotError(f"unknown device {device!r}", hint='there are "cpu", "cuda", "tpu" (each with ":N" for another one) and '
+                                                          '"pjrt:/path/of/plugin.so"')
+    found = plugin_path(platform)
+    if found is None:
+        raise AotError(f"there is no plugin for device {device!r}", hint=f"pip install {PLUGINS[platform][0]}")
+    return found
 
 
 _shared: dict[str, int] = {}     # the number of devices of the client that joined processes have in common
