@@ -25,7 +25,7 @@ def judge(name: str, folder: str, format: str, options: dict[str, Any]) -> tuple
         return "refused", str(e)
     except Exception:
         return "wrong", "exception: " + "".join(traceback.format_exc(limit=-4))
-    why = mismatch(got, program.expected, format, name)
+    why = mismatch(got, program.expected, format, name, (options or {}).get("opset", 21))
     return ("wrong", why) if why else ("right", "")
 
 
