@@ -47,7 +47,7 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
             if self.buf.is_deleted():
                 raise RuntimeError(f"Array has been deleted with shape={self.aval.str_short(False)}. "
                                    "hint: it was donated to a jitted function or deleted; use the function's result")
-            self._host = gather(self) if xla.is_multi_device(self.buf) else xla.to_numpy(self.buf)
+            self._host = gather(self) if xla.is_placed(self.buf) else xla.to_numpy(self.buf)
         return self._host
 
     def _numeric(self) -> np.ndarray:
@@ -118,17 +118,33 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
     def on_device_size_in_bytes(self) -> int: return self.aval.physical.size * self.aval.physical.dtype.itemsize
 
     @property
-    def sharding(self):
+    def sharding(self) -> Any:
         """How the array is laid out over devices."""
+        return self.placement.bare
+
+    @property
+    def placement(self) -> Any:
+        """The sharding and, where that is not the default, the layout of the buffer."""
         from aot.sharding import SingleDeviceSharding
         s = self.buf._sharding
         return s.logical if hasattr(s, "logical") else SingleDeviceSharding(s._device)
 
     @property
+    def format(self):
+        """The order of the elements in memory, and the devices."""
+        from aot.layout import Format, Layout
+        return Format(Layout.parse(xla.layout_of(self.buf), self.ndim), self.sharding)
+
+    @property
+    def platform(self) -> str:
+        """The kind of device, for instance "cpu"."""
+        return next(iter(self.sharding.device_set)).platform
+
+    @property
     def device(self) -> Any:
         """The device, or the sharding of an array on several."""
-        s = self.buf._sharding
-        return s.logical if hasattr(s, "logical") else s._device
+        s = self.sharding
+        return s if len(s.device_tuple) > 1 else s.device_tuple[0]
 
     def devices(self) -> set: return self.sharding.device_set
 
@@ -139,13 +155,13 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
     def is_fully_replicated(self) -> bool: return self.sharding.is_fully_replicated
 
     @property
-    def committed(self) -> bool: return xla.is_multi_device(self.buf)
+    def committed(self) -> bool: return xla.is_placed(self.buf)
 
     @property
     def addressable_shards(self) -> list[Shard]:
         """The parts of the array on this process's devices."""
         s = self.sharding
-        if not xla.is_multi_device(self.buf):
+        if len(s.device_tuple) == 1:
             return [Shard(self.device, tuple(slice(None) for _ in self.shape), 0, self)]
         where, seen, out = s.devices_indices_map(self.shape), {}, []
         local = ShapedArray(s.shard_shape(self.shape), self.aval.dtype, self.aval.weak_type)
@@ -210,11 +226,10 @@ def as_physical(x: Any, aval: ShapedArray) -> np.ndarray:
 
 
 def to_buffer(x: Any, aval: ShapedArray, device=None) -> Any:
-    """The device buffer of a concrete value whose aval is known."""
-    if type(x) is Array:
+    """The buffer of a concrete value whose aval is known, on one device in the default layout."""
+    if type(x) is Array and not (xla.may_be_placed() and xla.is_placed(x.buf)):
         return x.buf
-    a = aval.physical
-    return xla.put(np.asarray(x, dtype=a.dtype), xla.storage(aval), xla.default_sharding(device))
+    return xla.put(as_physical(x, aval), xla.storage(aval), xla.default_sharding(device))
 
 
 def asarray(x: Any, dtype: Any = None) -> Array:
@@ -236,17 +251,21 @@ def _restore(words: np.ndarray, dtype: Any, weak_type: bool) -> Array:
 
 def device_put_one(x: Any, where: Any = None) -> Any:
     """One leaf of `device_put`: x on a device, or laid out by a sharding."""
+    from aot.layout import AutoLayout, Format, with_layout_constraint
     from aot.sharding import PartitionSpec, Sharding
-    if isinstance(where, (Sharding, PartitionSpec)):
+    if isinstance(where, (Sharding, PartitionSpec, Format)):
         from aot.compile.spmd import place, resolve
-        target = resolve(where, "device_put")
+        target: Any = resolve(where, "device_put")
+        if target is None or not target.device_tuple or isinstance(getattr(where, "layout", None), AutoLayout):
+            raise ValueError(f"device_put needs to know where to, got {where!r}. hint: give the Format a sharding, and a "
+                             "Layout that is not AUTO")
         if is_tracer(x):
             from aot.ops.spmd import sharding_constraint_p
             from aot.trace import bind1
-            return bind1(sharding_constraint_p, x, sharding=target)
+            constrained = bind1(sharding_constraint_p, x, sharding=target.bare)
+            return constrained if target.bare is target else with_layout_constraint(constrained, target.layout)
         aval = typeof(x)
-        assert target is not None
-        return x if type(x) is Array and x.sharding == target else Array(place(x, aval, target), aval)
+        return x if type(x) is Array and x.placement == target else Array(place(x, aval, target), aval)
     if is_tracer(x):
         return x
     if type(x) is Array and (where is None or x.device == where):

@@ -238,7 +238,10 @@ class JitFunction:
             program = self._program(found, leaves)
             if program.callbacks:
                 raise KeyError("callbacks: for the slow path")
-            return program, program.placed(leaves, avals)
+            placed = program.placed(leaves, avals)
+            if any(b is not p and xla.moved_unseen(b, p) for b, p in zip(buffers, placed)):
+                raise KeyError("an argument to be laid out anew: for the slow path")
+            return program, placed
         call = fastpath.make(self.name, program_for)
         donated = functools.partial(_protect, donated=entry.donated) if any(entry.donated) else None
         fast = self.fast[tree] = call, None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree, donated
@@ -292,7 +295,7 @@ class JitFunction:
         ins = [s if s is not None else _layout_of(x) for s, x in zip(ins, leaves)]
         from aot.compile.spmd import device_meshes
         layouts = [*(s for s in (*ins, *outs) if s is not None), *device_meshes(entry.jaxpr)]
-        return (ins, outs) if any(len(s.device_tuple) > 1 for s in layouts) else None
+        return (ins, outs) if any(len(s.device_tuple) > 1 or s.bare is not s for s in layouts) else None
 
     def _leaf_shardings(self, given, tree, what) -> list | None:
         """One sharding (or None) for each leaf of a tree, from a prefix of it."""
@@ -300,7 +303,8 @@ class JitFunction:
             return None
         from aot.compile.spmd import resolve
         from aot.sharding import PartitionSpec, Sharding
-        stop = lambda x: x is None or isinstance(x, (PartitionSpec, Sharding)) or hasattr(x, "platform")
+        from aot.layout import Format
+        stop = lambda x: x is None or isinstance(x, (PartitionSpec, Sharding, Format)) or hasattr(x, "platform")
         whole = tree.unflatten([0] * tree.num_leaves)
         if what == "in_shardings":
             whole = whole[0]
@@ -445,16 +449,16 @@ def _protect(buffers, donated):
 
 
 def _layout_of(x: Any) -> Any:
-    """The sharding that an argument brings along, if it concerns several devices."""
+    """The sharding that an argument brings along, if it concerns several devices or a layout of memory."""
     if type(x) is Array:
-        return x.sharding if xla.is_multi_device(x.buf) else None
+        return x.placement if xla.is_placed(x.buf) else None
     return x.sharding if type(x) is ShapeDtypeStruct else None
 
 
 def is_partitioned(leaves: Sequence, jaxpr: Jaxpr) -> bool:
-    """Whether a call involves several devices: by its arguments, or by shardings in the program."""
+    """Whether a call involves several devices or layouts: by its arguments, or by shardings in the program."""
     for x in leaves:
-        if type(x) is Array and xla.is_multi_device(x.buf):
+        if type(x) is Array and xla.is_placed(x.buf):
             return True
     if not xla.several_devices():
         return False
@@ -479,7 +483,7 @@ def run_jaxpr(jaxpr: Jaxpr, args: Sequence, name: str) -> list:
         from aot.compile.spmd import run_jaxpr as run_over_devices
         return run_over_devices(jaxpr, args, jaxpr.in_avals, f"jit_{name}")
     program = jaxpr.memo("program", lambda: compile_jaxpr(jaxpr, f"jit_{name}"))
-    return program.run([x.buf if type(x) is Array else to_buffer(x, a) for x, a in zip(args, jaxpr.in_avals)])
+    return program.run([to_buffer(x, a) for x, a in zip(args, jaxpr.in_avals)])
 
 
 def config_override(name, value):

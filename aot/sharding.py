@@ -169,6 +169,11 @@ class Sharding:
     memory_kind: str | None = None
 
     @property
+    def bare(self) -> Sharding:
+        """The sharding alone, without a layout of memory (see aot/layout.py)."""
+        return self
+
+    @property
     def device_tuple(self) -> tuple: raise NotImplementedError
     def tiles(self, ndim: int) -> Any: raise NotImplementedError
 

@@ -96,7 +96,8 @@ class Lowered:
                                       "hint: `aot compile --target` builds for machines that are not here")
         options = compiler_options or {}
         if self.mesh is not None and self.shardings is not None:
-            executable = cached.compile_partitioned(self.text, self.mesh.device_tuple, self.callbacks, **options)
+            executable = spmd.compile_text(self.text, self.mesh.device_tuple, self.callbacks, len(self._consts),
+                                           len(self.out_avals), **options)
             return Compiled(self, spmd.load(executable, self.traced.entry.jaxpr, self.mesh, *self.shardings, self._consts,
                                             self.callbacks))
         executable = cached.compile_text(self.text, host_callbacks=self.callbacks, **options)
@@ -117,14 +118,33 @@ class Compiled:
     @property
     def input_shardings(self) -> Any:
         """(shardings of the positional arguments, of the named ones), in their structure."""
-        single = [SingleDeviceSharding(xla.default_device())] * len(self.in_avals)
-        return self.in_tree.unflatten(single if self.lowered.mesh is None else self.program.in_shardings)
+        return self.in_tree.unflatten([f.sharding for f in self._formats[0]])
 
     @property
     def output_shardings(self) -> Any:
         """Shardings in the structure of the result."""
-        single = [SingleDeviceSharding(xla.default_device())] * len(self.out_avals)
-        return self.out_tree.unflatten(single if self.lowered.mesh is None else self.program.out_shardings)
+        return self.out_tree.unflatten([f.sharding for f in self._formats[1]])
+
+    @property
+    def input_formats(self) -> Any:
+        """(formats of the positional arguments, of the named ones), in their structure."""
+        return self.in_tree.unflatten(self._formats[0])
+
+    @property
+    def output_formats(self) -> Any:
+        """Formats in the structure of the result."""
+        return self.out_tree.unflatten(self._formats[1])
+
+    @property
+    def _formats(self) -> tuple[list, list]:
+        from aot.layout import Format, Layout
+        single = SingleDeviceSharding(xla.default_device())
+        shardings = ([[single] * len(self.in_avals), [single] * len(self.out_avals)] if self.lowered.mesh is None else
+                     [self.program.in_shardings, self.program.out_shardings])
+        orders = xla.layouts(self.program.executable, len(self.program.weights))
+        ins, outs = ([Format(Layout.parse(o, a.ndim), s.bare) for s, o, a in zip(ss, os, avals)]
+                     for ss, os, avals in zip(shardings, orders, (self.in_avals, self.out_avals)))
+        return ins, outs
 
     def runtime_executable(self) -> Any: return self.program.executable
     def as_text(self) -> str: return self.program.executable.hlo_modules()[0].to_string()

@@ -128,6 +128,14 @@ def several_devices() -> bool:
     return len(devices()) > 1
 
 
+_laid_out = False       # whether any buffer of this process has a layout of its own
+
+
+def may_be_placed() -> bool:
+    """Whether any buffer of this process may be placed (see `is_placed`)."""
+    return _laid_out or several_devices()
+
+
 @cache
 def default_sharding(device=None) -> Any:
     """The sharding that puts a whole array on one device (the first one by default)."""
@@ -332,7 +340,7 @@ def _buffer_sharding_class() -> Any:
     xc = _mod("xc")
 
     class BufferSharding(xc.GSPMDSharding):
-        """What C++ asks of the sharding of a buffer over several devices; `logical` is ours.
+        """What C++ asks of the sharding of a buffer over several devices, or in a layout of its own; `logical` is ours.
 
         There is one object for each and each rank, so that C++ compares and hashes them without asking Python; with this
         base it takes buffers as they are."""
@@ -353,7 +361,10 @@ def _buffer_sharding_class() -> Any:
 @cache
 def buffer_sharding(logical, ndim: int) -> Any:
     """The jaxlib sharding of a sharding of ours, for buffers of this rank."""
-    if len(logical.device_tuple) == 1:
+    global _laid_out
+    if logical.bare is not logical:
+        _laid_out = True
+    elif len(logical.device_tuple) == 1:
         return default_sharding(logical.device_tuple[0])
     return _buffer_sharding_class()(logical, ndim)
 
@@ -373,8 +384,8 @@ def hlo_sharding(logical, ndim: int) -> Any:
     return xc.HloSharding.from_proto(proto)
 
 
-def is_multi_device(buf) -> bool:
-    """Whether a buffer lies on several devices."""
+def is_placed(buf) -> bool:
+    """Whether a buffer lies on several devices, or in another layout than the default: programs are made for those."""
     return type(buf._sharding) is not _mod("SingleDeviceSharding")
 
 
@@ -400,6 +411,23 @@ def compile_partitioned(text: str, devices: Sequence, host_callbacks: Sequence[C
     kwargs = {"host_callbacks": list(host_callbacks)} if host_callbacks else {}
     with _errors_of_partitioners():
         return client().compile_and_load(module, _device_list(tuple(devices)), options, **kwargs)
+
+
+def moved_unseen(x, placed) -> bool:
+    """Whether calls in C++, which compare numbers of devices alone, would not turn an argument x into the buffer placed."""
+    if type(x) is _mod("ArrayImpl"):
+        return x._sharding.num_devices == placed._sharding.num_devices
+    return placed._sharding.num_devices == 1 and is_placed(placed)
+
+
+def layouts(executable, weights: int = 0) -> tuple[list[str], list[str]]:
+    """XLA's texts for the layouts of parameters (without the first ones) and of results."""
+    return ([str(x) for x in executable.get_parameter_layouts()[weights:]], [str(x) for x in executable.get_output_layouts()])
+
+
+def layout_of(buf) -> str:
+    """XLA's text for the layout of a buffer."""
+    return str(buf._pjrt_layout)
 
 
 def output_tiles(executable, ndims: Sequence[int]) -> list[tuple[tuple[int, ...], list[int]] | None]:

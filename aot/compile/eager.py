@@ -48,7 +48,7 @@ class Program:
 
     def placed(self, leaves: Sequence, avals: Sequence[ShapedArray]) -> list:
         """The buffers of arguments."""
-        return [x.buf if type(x) is Array else to_buffer(x, a) for x, a in zip(leaves, avals)]
+        return [to_buffer(x, a) for x, a in zip(leaves, avals)]
 
     def run_buffers(self, buffers: list) -> list:
         """Device buffers in, device buffers out."""
@@ -117,7 +117,7 @@ def evaluate(prim, args: Sequence, params: dict) -> list:
             buffers.append(buffer)
     if prim.evaluate is not None:
         return prim.evaluate(args, params)
-    if xla.several_devices() and any(map(xla.is_multi_device, buffers)):
+    if xla.may_be_placed() and any(map(xla.is_placed, buffers)):
         from aot.compile.spmd import run_eqn
         return run_eqn(prim, args, params)
     now, recent = config._key, _recent

@@ -1,6 +1,7 @@
 """Compiling and running programs over several devices."""
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Sequence
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from aot import xla
 from aot.array import Array, as_physical, to_buffer
 from aot.compile import cached
+from aot.layout import Format, LaidOut, Layout, mode, placement, settled
 from aot.lower.emitter import Module
 from aot.sharding import (
     Mesh,
@@ -55,14 +57,23 @@ class PartitionedProgram:
 
 def place(x: Any, aval: ShapedArray, sharding: Sharding) -> Any:
     """The buffer of x laid out as `sharding` says."""
-    if type(x) is Array and x.sharding == sharding:
+    if type(x) is Array and x.placement == sharding:
         return x.buf
+    if isinstance(sharding, LaidOut):
+        program = program_of(_identity(aval), "lay_out", (), [sharding.bare], [sharding])
+        return program.run_buffers([place(x, aval, sharding.bare)])[0]
     if len(sharding.device_tuple) == 1:
         return to_buffer(np.asarray(x) if type(x) is not Array else x, aval, sharding.device_tuple[0])
     value = as_physical(x, aval)
     index = sharding.addressable_devices_indices_map(aval.shape)
     mine = [d for d in sharding.device_tuple if d in index]
     return xla.put_shards([value[index[d]] for d in mine], xla.storage(aval), sharding)
+
+
+@lru_cache(maxsize=256)
+def _identity(aval: ShapedArray) -> Jaxpr:
+    x = Var(aval)
+    return Jaxpr([x], [], [x])
 
 
 def device_meshes(jaxpr: Jaxpr) -> list:
@@ -82,15 +93,17 @@ def device_meshes(jaxpr: Jaxpr) -> list:
 
 
 def is_partitioned(leaves: Sequence, jaxpr: Jaxpr) -> bool:
-    """Whether this call involves several devices."""
-    return any(type(x) is Array and xla.is_multi_device(x.buf) for x in leaves) or any(
+    """Whether this call involves several devices, or layouts of memory."""
+    return any(type(x) is Array and xla.is_placed(x.buf) for x in leaves) or any(
         len(m.device_tuple) > 1 for m in device_meshes(jaxpr))
 
 
 def resolve(sharding: Any, what: str) -> Sharding | None:
-    """A user's sharding argument: a Sharding, a PartitionSpec with a mesh in scope, a device, or None."""
+    """A user's sharding argument: a Sharding, a Format, a PartitionSpec with a mesh in scope, a device, or None."""
     if sharding is None or isinstance(sharding, Sharding):
         return sharding
+    if isinstance(sharding, Format):
+        return placement(sharding)
     if isinstance(sharding, PartitionSpec):
         mesh = get_mesh()
         if mesh is None:
@@ -99,12 +112,12 @@ def resolve(sharding: Any, what: str) -> Sharding | None:
         return NamedSharding(mesh, sharding)
     if hasattr(sharding, "platform"):
         return SingleDeviceSharding(sharding)
-    raise TypeError(f"{what} must be a Sharding, a PartitionSpec, a device or None, got {sharding!r}")
+    raise TypeError(f"{what} must be a Sharding, a Format, a PartitionSpec, a device or None, got {sharding!r}")
 
 
 def run_jaxpr(jaxpr: Jaxpr, leaves: Sequence, avals: Sequence[ShapedArray], name: str) -> list[Array]:
     """Run over the devices that arguments and equations name."""
-    given = [x.sharding if type(x) is Array and xla.is_multi_device(x.buf) else None for x in leaves]
+    given = [x.placement if type(x) is Array and xla.is_placed(x.buf) else None for x in leaves]
     program = program_of(jaxpr, name, (), given, None)
     return program.run(program.placed(leaves, avals))
 
@@ -118,9 +131,10 @@ def program_of(jaxpr: Jaxpr, name: str, donated: Sequence[bool], given: Sequence
 
 def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
     """A mesh over the devices of the program."""
-    found: list = [s for s in shardings if s is not None and len(s.device_tuple) > 1] + [
-        m for m in device_meshes(jaxpr) if len(m.device_tuple) > 1] or [s for s in shardings if s is not None] + list(
-        device_meshes(jaxpr))
+    shardings = [s.bare for s in shardings if s is not None and s.bare is not None]
+    meshes = device_meshes(jaxpr)
+    found: list = [s for s in (*shardings, *meshes) if len(s.device_tuple) > 1] or [
+        *shardings, *meshes, SingleDeviceSharding(xla.default_device())]
     first = found[0]
     for other in found[1:]:
         if other.device_tuple is not first.device_tuple and set(other.device_tuple) != set(first.device_tuple):
@@ -133,22 +147,49 @@ def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
 
 def compile_jaxpr(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings) -> PartitionedProgram:
     text, weights, callbacks, mesh = lower(jaxpr, name, donated, in_shardings, out_shardings)
-    executable = cached.compile_partitioned(text, mesh.device_tuple, callbacks)
+    executable = compile_text(text, mesh.device_tuple, callbacks, len(weights), len(jaxpr.outvars))
     return load(executable, jaxpr, mesh, in_shardings, out_shardings, weights, callbacks)
+
+
+def compile_text(text: str, devices: Sequence, callbacks: Sequence, weights: int, results: int, **options: Any) -> Any:
+    """The executable of what `lower` gave, with the number of hoisted arrays and of results."""
+    executable = cached.compile_partitioned(text, devices, callbacks, **options)
+    if "mhlo.layout_mode" in text:
+        ins, outs = xla.layouts(executable, weights)
+        if (again := settled(text, [*ins, *outs], results)) is not None:
+            return cached.compile_partitioned(again, devices, callbacks, **options)
+    return executable
 
 
 def load(executable: Any, jaxpr: Jaxpr, mesh: Mesh, in_shardings: Sequence, out_shardings: Sequence | None, weights: Sequence,
          callbacks: Sequence = ()) -> PartitionedProgram:
     """An executable that was compiled from what `lower` gave."""
     chosen = xla.parameter_tiles(executable, [typeof(w).ndim for w in weights] + [a.ndim for a in jaxpr.in_avals])
-    ins = [s or from_tiles(mesh, t) for s, t in zip(in_shardings, chosen[len(weights):])]
+    ins = [bare(s) or from_tiles(mesh, t) for s, t in zip(in_shardings, chosen[len(weights):])]
     tiles = xla.output_tiles(executable, [a.ndim for a in jaxpr.out_avals])
-    outs = [s or from_tiles(mesh, t) for s, t in zip(out_shardings or [None] * len(tiles), tiles)]
+    results = out_shardings or [None] * len(tiles)
+    outs = [bare(s) or from_tiles(mesh, t) for s, t in zip(results, tiles)]
+    if any(isinstance(s, LaidOut) for s in (*in_shardings, *results)):
+        orders = xla.layouts(executable, len(weights))
+        ins = [laid_out(*x) for x in zip(ins, orders[0], jaxpr.in_avals)]
+        outs = [laid_out(*x) for x in zip(outs, orders[1], jaxpr.out_avals)]
     return PartitionedProgram(executable, mesh, jaxpr.in_avals, ins, jaxpr.out_avals, outs, weights, callbacks)
 
 
+def bare(s: Sharding | None) -> Sharding | None:
+    return None if s is None else s.bare
+
+
+def laid_out(s: Sharding, order: str, a: ShapedArray) -> Sharding:
+    """A sharding with the layout that XLA's text describes."""
+    found = Layout.parse(order, a.ndim)
+    return s if found.is_default else LaidOut(s, found)
+
+
 def from_tiles(mesh: Mesh, tiles) -> Sharding:
-    if tiles is None or mesh.size == 1:
+    if mesh.size == 1:
+        return SingleDeviceSharding(mesh.device_tuple[0])
+    if tiles is None:
         return NamedSharding(mesh, PartitionSpec())
     return spec_from_tiles(mesh, *tiles) or TiledSharding(mesh.device_tuple, *tiles)
 
@@ -164,10 +205,14 @@ def lower(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings, **optio
     module.devices = mesh.device_tuple
     module.weight_attr = lambda t: f" {{sdy.sharding = #sdy.sharding{replicated_text(t, mesh_symbol(module, mesh))}}}"
 
+    layouts = any(isinstance(s, LaidOut) for s in everything)
+
     def attrs(shardings, avals, donate):
         out = []
-        for i, (s, a) in enumerate(zip(shardings, avals)):
+        for i, (given, a) in enumerate(zip(shardings, avals)):
+            s = bare(given)
             parts = [f"sdy.sharding = {sharding_text(module, s, a)}"] if s is not None and len(s.device_tuple) > 1 else []
+            parts += [f'mhlo.layout_mode = "{mode(given, a)}"'] if layouts else []
             parts += ["jax.buffer_donor = true"] if donate and donate[i] else []
             out.append(f" {{{', '.join(parts)}}}" if parts else "")
         return out

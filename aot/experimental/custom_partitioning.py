@@ -156,7 +156,7 @@ class CustomPartitioning(Holder):
 
     def evaluate(self, args, params):
         from aot.dispatch import run_jaxpr
-        if any(type(x) is Array and xla.is_multi_device(x.buf) for x in args):
+        if any(type(x) is Array and xla.is_placed(x.buf) for x in args):
             return run_eqn(self, args, params)
         return run_jaxpr(params["jaxpr"], args, params["info"].name)
 

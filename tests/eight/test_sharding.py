@@ -1,4 +1,7 @@
 """Shardings, automatic partitioning, shard_map and pmap on eight devices: against one device, vmap, and real jax."""
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -322,3 +325,41 @@ def test_arguments_of_one_device_are_laid_out_as_the_program_likes():
     import jax
     theirs = jax.jit(lambda x, y: x @ y).lower(on_jax(P("x", "y")), y).compile().input_shardings[0][1]
     assert ours.shard_shape(y.shape) == theirs.shard_shape(y.shape)
+
+
+def test_arguments_are_laid_out_anew():
+    """Whatever layout arguments have, in whatever order: also where calls are dispatched in C++, in a process without jax."""
+    code = """
+import itertools, sys, numpy as np, aot
+from aot.experimental.layout import Format, Layout
+from aot.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+X = np.arange(32, dtype=np.float32).reshape(4, 8)
+grid = Mesh(np.array(aot.devices()).reshape(2, 4), ("x", "y"))
+rows, other = NamedSharding(grid, P("x", "y")), NamedSharding(grid, P(None, "x"))
+columns = Format(Layout((1, 0)), rows)
+kinds = [X, aot.numpy.asarray(X), *(aot.device_put(X, s) for s in (rows, other, columns, aot.devices()[1]))]
+assert kinds[4].format == columns and kinds[4].sharding == rows
+for asked in (rows, columns):
+    for a, b in itertools.permutations(range(len(kinds)), 2):
+        f = aot.jit(lambda x: x * 2, in_shardings=asked, out_shardings=columns)
+        for i in (a, a, b, a, b, b):
+            y = f(kinds[i])
+            assert y.format == columns and np.array_equal(y, 2 * X), (asked, a, b, i)
+assert "jax" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_layouts_on_several_devices():
+    """A layout and a sharding together: calls, results, and changes of either."""
+    from aot.experimental.layout import Format, Layout
+    columns = Format(Layout((1, 0)), NamedSharding(GRID, P("x", "y")))
+    x, plain = aot.device_put(ARR, columns), aot.device_put(ARR, NamedSharding(GRID, P("x", "y")))
+    assert x.format == columns and x.sharding == plain.sharding and np.array_equal(x, ARR)
+    f = aot.jit(lambda a, b: (a + b, a @ b.T), in_shardings=(columns, None), out_shardings=(columns, None))
+    for a, b in [(x, plain), (plain, x), (x, x), (plain, plain), (ARR, x), (x, plain), (plain, x), (x, x), (ARR, x)]:
+        total, product = f(a, b)
+        assert total.format == columns and np.array_equal(total, 2 * ARR) and np.array_equal(product, ARR @ ARR.T)
+    assert np.array_equal(aot.jit(lambda a: a.sum(0))(x), ARR.sum(0)) and np.array_equal(x + plain, 2 * ARR)
