@@ -302,9 +302,9 @@ class JitFunction:
         if given is None:
             return None
         from aot.compile.spmd import resolve
-        from aot.sharding import PartitionSpec, Sharding
         from aot.layout import Format
         stop = lambda x: x is None or isinstance(x, (PartitionSpec, Sharding, Format)) or hasattr(x, "platform")
+        from aot.sharding import PartitionSpec, Sharding
         whole = tree.unflatten([0] * tree.num_leaves)
         if what == "in_shardings":
             whole = whole[0]

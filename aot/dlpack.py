@@ -7,6 +7,8 @@ import numpy as np
 
 from aot import dtypes, xla
 from aot.array import Array, device_put_one
+from aot.compile.spmd import laid_out
+from aot.sharding import SingleDeviceSharding
 from aot.trace import ShapedArray
 
 _SUPPORTED = frozenset(np.dtype(t) for t in (
@@ -50,7 +52,9 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
 def _import(external_array: Any) -> Array:
     """The buffer as an Array; 64-bit values become 32-bit ones unless x64 is enabled."""
     buf = xla.dlpack_import(external_array.__dlpack__())
-    dtype = np.dtype(buf.dtype)
-    out = Array(buf, ShapedArray(tuple(buf.shape), dtype))
+    host = xla.to_numpy(buf)
+    dtype, aval = host.dtype, ShapedArray(host.shape, host.dtype)
+    where = laid_out(SingleDeviceSharding(xla.default_device()), xla.layout_of(buf), aval)
+    out = Array(xla.described(buf, xla.storage(aval), xla.buffer_sharding(where, host.ndim)), aval)
     canonical = dtypes.canonicalize_dtype(dtype)
     return out if canonical == dtype else device_put_one(np.asarray(out).astype(canonical))

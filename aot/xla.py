@@ -201,6 +201,11 @@ def dlpack_export(buf, **kwargs) -> Any:
     return without_jax(_mod("ext").buffer_to_dlpack_managed_tensor, buf)
 
 
+def described(buf, stored: Storage, sharding) -> Any:
+    """A buffer that came from elsewhere, with the type and the sharding that ours have."""
+    return buf._rewrap_with_aval_and_sharding(stored, sharding)
+
+
 def dlpack_import(capsule, device=None) -> Any:
     device = device if device is not None else default_device()
     return without_jax(_mod("ext").dlpack_managed_tensor_to_buffer, capsule, device, None)

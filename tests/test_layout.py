@@ -1,4 +1,5 @@
 """Orders of elements in memory: values never depend on them, formats are as asked, and as real jax says them."""
+import importlib.util
 import itertools
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from aot.layout import Layout as Parsed
 from aot.sharding import SingleDeviceSharding
 
 F = np.float32
+HAS_JAX = importlib.util.find_spec("jax") is not None
 HERE = SingleDeviceSharding(aot.devices()[0])
 X = np.arange(24, dtype=F).reshape(2, 3, 4)
 L = Format(Layout((2, 0, 1)), HERE)
@@ -113,6 +115,29 @@ def test_refused(kind, message, call):
 @pytest.mark.parametrize("text", ["{}", "{0}", "{1,0}", "{1,0,2}", "{1,0:T(8,128)}", "{1,0:T(8,128)(2,1)}", "{0,1:E(4)}"])
 def test_text_of_layouts(text):
     assert Parsed.parse(text).text == text
+
+
+def test_memory_of_other_libraries():
+    """Columns first stays columns first, without a copy; values are right.  Also where jax is not in the process."""
+    code = """
+import sys, numpy as np, aot
+from aot.dtypes import bfloat16
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+f = aot.jit(lambda x: x + 1)
+raw = np.zeros(128, np.uint8)
+columns = raw[-raw.ctypes.data % 64:][:48].view(np.float32).reshape(4, 3).T       # aligned, so that it is not copied
+columns[:] = X
+for x in (columns, X, np.asfortranarray(X), X.T, aot.numpy.asarray(X), aot.numpy.asarray(X, bfloat16), X.astype(np.int8)):
+    y = aot.dlpack.from_dlpack(x)
+    assert y.dtype == x.dtype
+    for got in (y, f(y) - 1, f(y) - 1, f(y) - 1, y * 1):
+        assert np.array_equal(np.asarray(got, np.float32), np.asarray(x, np.float32)), x
+assert aot.dlpack.from_dlpack(columns).format.layout.major_to_minor == (1, 0)
+assert ("jax" in sys.modules) == WITH
+"""
+    for first in ("WITH = False", "import jax; WITH = True")[:1 + HAS_JAX]:
+        done = subprocess.run([sys.executable, "-c", f"{first}\n{code}"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_calls_dispatched_in_cpp():
