@@ -114,11 +114,11 @@ class Checkpoint(Call):
     def linearize(self, primals, tangents, *, jaxpr, policy, prevent_cse, differentiated):
         nonzero = [not is_zero(t) for t in tangents]
         plan = jaxpr.memo(("remat", tuple(nonzero), policy), lambda: RematPlan(jaxpr, nonzero, policy))
-        outs = bind(self, *primals, jaxpr=plan.fwd, policy=policy, prevent_cse=prevent_cse, differentiated=False)
+        outs = self.bind(*primals, jaxpr=plan.fwd, policy=policy, prevent_cse=prevent_cse, differentiated=False)
         n = len(jaxpr.outvars)
         dots = [t for t in tangents if not is_zero(t)]
-        lin_outs = bind(self, *primals, *outs[n:], *dots, jaxpr=plan.lin, policy=policy, prevent_cse=prevent_cse,
-                        differentiated=True) if any(plan.out_nonzero) else []
+        lin_outs = self.bind(*primals, *outs[n:], *dots, jaxpr=plan.lin, policy=policy, prevent_cse=prevent_cse,
+                             differentiated=True) if any(plan.out_nonzero) else []
         return with_dots([*outs[:n], *lin_outs], plan.out_nonzero, jaxpr.out_avals)
 
     def transpose(self, cts, *args, differentiated, **params):

@@ -197,16 +197,18 @@ class CustomJvp(Primitive):
         return axis_name is not None and uses_axis_name(params["call_jaxpr"], axis_name)
 
     def rebind(self, args, params):
-        n, jaxpr = params["num_consts"], params["call_jaxpr"]
-        consts, xs = list(args[:n]), args[n:]
-        call = JvpCall(lambda *v: eval_jaxpr(jaxpr, [*consts, *v]), params["jvp"], params["name"])
-        return state.trace.custom_jvp(call, xs)
+        call = JvpCall(lambda *xs: eval_jaxpr(params["call_jaxpr"], xs), self._rule(params), params["name"])
+        return state.trace.custom_jvp(call, args)
 
-    def jvp(self, primals, tangents, *, num_consts, jvp, **params):
-        return jvp(primals[num_consts:], tangents[num_consts:])
+    def _rule(self, params):
+        """The rule on all operands: what the function closes over counts as constant."""
+        n, rule = params["num_consts"], params["jvp"]
+        return (lambda primals, tangents: rule(primals[n:], tangents[n:])) if n else rule
 
-    def vmap(self, axis, args, dims, *, call_jaxpr, **params):
-        return vmap_flat(lambda *xs: self.rebind(xs, {"call_jaxpr": call_jaxpr, **params}), axis, args, dims)
+    def jvp(self, primals, tangents, **params): return self._rule(params)(primals, tangents)
+
+    def vmap(self, axis, args, dims, **params):
+        return vmap_flat(lambda *xs: self.rebind(xs, params), axis, args, dims)
 
     def transpose(self, cts, *args, call_jaxpr, **params):
         from aot.transforms.linearize import transpose_flat
@@ -224,14 +226,26 @@ class CustomVjp(CustomJvp):
         return {k: params[k] for k in ("name", "call_jaxpr", "fwd", "bwd")}
 
     def rebind(self, args, params):
-        n, jaxpr = params["num_consts"], params["call_jaxpr"]
-        consts, xs = list(args[:n]), args[n:]
-        call = VjpCall(lambda *v: eval_jaxpr(jaxpr, [*consts, *v]), params["fwd"], params["bwd"], params["name"])
-        return state.trace.custom_vjp(call, xs)
+        return state.trace.custom_vjp(self._call(**params), args)
 
-    def jvp(self, primals, tangents, *, num_consts, fwd, bwd, name, call_jaxpr):
-        call = VjpCall(lambda *v: v, fwd, bwd, name)
-        return call.jvp(primals[num_consts:], tangents[num_consts:], False)
+    def jvp(self, primals, tangents, **params):
+        return self._call(**params).jvp(primals, tangents, False)
+
+    def _call(self, *, call_jaxpr, fwd, bwd, num_consts, name):
+        """The function of all operands.  The rule knows no derivative in what the function closes over."""
+        n = num_consts
+        fun = lambda *xs: eval_jaxpr(call_jaxpr, xs)
+        if not n:
+            return VjpCall(fun, fwd, bwd, name)
+
+        def fwd_of_all(perturbed, *xs):
+            if any(perturbed[:n]):
+                raise TypeError(f"custom_vjp function {name} closes over a value that is differentiated, and its rule says "
+                                "nothing of that derivative. hint: pass the value as an argument, and return its cotangent "
+                                "from the bwd rule; or use stop_gradient on it")
+            return fwd(perturbed[n:], *xs[n:])
+        zeros = [Zero(tangent_aval(a)) for a in call_jaxpr.in_avals[:n]]
+        return VjpCall(fun, fwd_of_all, lambda res, cts: [*zeros, *bwd(res, cts)], name)
 
 
 class CustomLin(Primitive):

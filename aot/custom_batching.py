@@ -50,7 +50,7 @@ class CustomVmapCall(Holder):
             keep = [instantiate_zero(t) for t, nz in zip(dots, out_nonzero) if nz]
             flags = [b for b, nz in zip(box["batched"], out_nonzero) if nz]
             return [*outs, *keep], [*box["batched"], *flags]
-        outs = bind(self, *primals, *[t for t in tangents if not is_zero(t)], jaxpr=both, rule=joint_rule, **params)
+        outs = self.bind(*primals, *[t for t in tangents if not is_zero(t)], jaxpr=both, rule=joint_rule, **params)
         return with_dots(outs, out_nonzero, jaxpr.out_avals)
 
     def linearize(self, primals, tangents, *, jaxpr, rule, **params):

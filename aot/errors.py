@@ -189,7 +189,8 @@ def _leak_message(tracer: Any, made_at: _source.Source = None) -> str:
     return _explain(
         "a traced value was used after the function that made it had been traced", tracer,
         "it was saved by a side effect (a global, an attribute, a list, a closure) instead of being returned." + made,
-        "return the value from the function; to find the place, run with aot.check_tracer_leaks(True).")
+        "return the value from the function (or, if the rule of a custom derivative closed over it, pass it to the "
+        "function as an argument); to find the place, run with aot.check_tracer_leaks(True).")
 
 
 def leaked(tracer: Any, made_at: _source.Source = None) -> UnexpectedTracerError:

@@ -191,3 +191,77 @@ def test_derivatives_of_a_map_over_nothing():
     for f in PARTLY_MAPPED.values():
         g = aot.grad(lambda x: aot.vmap(f, (None, 0))(x, ys).sum())(x)
         assert np.asarray(g).tolist() == [0, 0, 0]
+
+
+# ---- functions and rules that close over traced values -----------------------------------------------------------------------
+
+def closing(m, lax, what, c):
+    """sin(x) times 2 or c, with a rule that says 3 or c times cos(x)."""
+    k, r = (c if w in what else F(v) for w, v in (("fun", 2), ("rule", 3)))
+    if "vjp" in what:
+        f = m.custom_vjp(lambda x: lax.mul(lax.sin(x), k))
+        f.defvjp(lambda x: (lax.mul(lax.sin(x), k), (lax.cos(x), r)), lambda res, ct: (lax.mul(ct, lax.mul(r, res[0])),))
+        return f
+    f = m.custom_jvp(lambda x: lax.mul(lax.sin(x), k))
+    f.defjvp(lambda p, t: (f(p[0]), lax.mul(t[0], lax.mul(r, lax.cos(p[0])))))
+    return f
+
+
+INSIDE = {
+    "jit": lambda m, lax, f: m.jit(lambda x: f(x)),
+    "checkpoint": lambda m, lax, f: m.checkpoint(lambda x: f(x)),
+    "scan": lambda m, lax, f: lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0],
+    "cond": lambda m, lax, f: lambda x: lax.cond(lax.gt(x, F(0)), lambda x: f(x), lambda x: x, x),
+    "vmap": lambda m, lax, f: lambda x: total(lax, m.vmap(f)(lax.broadcast(x, (2,)))),
+    "scan of jit": lambda m, lax, f: lambda x: lax.scan(lambda c, _: (m.jit(lambda x: f(x))(c), None), x, None, length=2)[0],
+}
+
+
+def derivatives(m, lax, inside):
+    def run(c, x):
+        grads = [m.grad(INSIDE[inside](m, lax, closing(m, lax, w, c)))(x)
+                 for w in ("jvp fun", "jvp rule", "vjp fun", "vjp rule", "vjp fun rule")]
+        return grads, m.jvp(INSIDE[inside](m, lax, closing(m, lax, "jvp fun rule", c)), (x,), (c,))
+    return run
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+def test_closures_over_traced_values(inside):
+    """The reference is jax without staging: staged, it refuses some of these."""
+    jax = pytest.importorskip("jax")
+    cs, x = np.array([.7, .2], F), F(.4)
+    with jax.disable_jit():
+        expected = jax.tree_util.tree_map(lambda *v: np.stack(v), *[derivatives(jax, jax.lax, inside)(c, x) for c in cs])
+    ours = derivatives(aot, aot.lax, inside)
+    for got in (aot.jit(aot.vmap(ours, (0, None)))(cs, x), aot.lax.map(lambda c: ours(c, x), cs)):
+        for a, b in zip(aot.tree_util.tree_leaves(got), jax.tree_util.tree_leaves(expected), strict=True):
+            assert np.allclose(a, b, rtol=1e-5), (a, b)
+
+
+def closed_over(m, lax, inside, kind, wanted):
+    """A rule that closes over nothing, a function that closes over a differentiated value."""
+    def f(c, x):
+        custom = m.custom_jvp(lambda x: lax.mul(lax.sin(x), c)) if kind == "jvp" else m.custom_vjp(lambda x: lax.mul(lax.sin(x), c))
+        if kind == "jvp":
+            custom.defjvp(lambda p, t: (lax.sin(p[0]), t[0]))
+        else:
+            custom.defvjp(lambda x: (lax.sin(x), None), lambda _, ct: (ct,))
+        return INSIDE[inside](m, lax, custom)(x)
+    return m.grad(f, wanted)
+
+
+@pytest.mark.parametrize("inside", ["jit", "scan", "checkpoint"])
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+@pytest.mark.parametrize("wanted", [(0,), (0, 1)])
+def test_derivatives_of_what_a_custom_function_closes_over(inside, kind, wanted):
+    compare(lambda m, lax: closed_over(m, lax, inside, kind, wanted), F(.3), F(.4))
+    if kind == "vjp":
+        with pytest.raises(TypeError, match="closes over a value that is differentiated"):
+            closed_over(aot, aot.lax, inside, kind, wanted)(F(.3), F(.4))
+
+
+def test_rules_that_close_over_a_finished_trace_say_so():
+    def f(x):
+        return aot.jit(lambda c, x: closing(aot, aot.lax, "jvp rule", c)(x))(F(2), x)
+    with pytest.raises(aot.errors.UnexpectedTracerError, match="rule of a custom derivative"):
+        aot.grad(f)(F(.5))

@@ -3,12 +3,37 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
-from aot.trace import Eqn, Jaxpr, Primitive, Zero, bind, dce, is_linear, is_zero, subjaxprs, tangent_aval
+from aot.errors import UnexpectedTracerError
+from aot.trace import (
+    Eqn,
+    Jaxpr,
+    Primitive,
+    Var,
+    Zero,
+    bind,
+    captured_by,
+    dce,
+    is_linear,
+    is_zero,
+    opened,
+    subjaxprs,
+    tangent_aval,
+)
 
 
 class Holder(Primitive):
     """Holds jaxprs among its params, and does what they do."""
     batch_consts = True
+
+    def bind(self, *args, **params) -> list:
+        """bind(self, ...) for derived jaxprs: the tracers that they hold become operands."""
+        if any(map(captured_by, subjaxprs(params))):
+            args, params = self.opened(args, params)
+        return bind(self, *args, **params)
+
+    def opened(self, args: Sequence, params: dict) -> tuple[Sequence, dict]:
+        """Operands and params with the tracers that the jaxprs hold among the operands."""
+        raise UnexpectedTracerError(next(x for j in subjaxprs(params) for x in captured_by(j)))
 
     def effects(self, **params): return frozenset().union(*(j.effects for j in subjaxprs(params)))
     def uses_axis(self, name, params): return name is not None and any(uses_axis_name(j, name) for j in subjaxprs(params))
@@ -19,18 +44,22 @@ class Call(Holder):
 
     def infer(self, *avals, jaxpr, **params): return jaxpr.out_avals
 
+    def opened(self, args, params):
+        jaxpr = params["jaxpr"]
+        return [*captured_by(jaxpr), *args], {**params, "jaxpr": opened(jaxpr)}
+
     def jvp(self, primals, tangents, *, jaxpr, **params):
         from aot.transforms.jvp import jvp_jaxpr
         both, out_nonzero = jvp_jaxpr(jaxpr, [not is_zero(t) for t in tangents])
-        outs = bind(self, *primals, *[t for t in tangents if not is_zero(t)], jaxpr=both, **params)
+        outs = self.bind(*primals, *[t for t in tangents if not is_zero(t)], jaxpr=both, **params)
         return with_dots(outs, out_nonzero, jaxpr.out_avals)
 
     def transpose(self, cts, *args, jaxpr, **params):
         from aot.transforms.linearize import transpose_jaxpr
         linear = [is_linear(x) for x in args]
         back, out_nonzero = transpose_jaxpr(jaxpr, linear, [not is_zero(c) for c in cts])
-        outs = iter(bind(self, *[x for x in args if not is_linear(x)], *[c for c in cts if not is_zero(c)], jaxpr=back,
-                         **params))
+        outs = iter(self.bind(*[x for x in args if not is_linear(x)], *[c for c in cts if not is_zero(c)], jaxpr=back,
+                              **params))
         which = iter(out_nonzero)
         return [(next(outs) if next(which) else Zero(tangent_aval(x.aval))) if lin else None
                 for x, lin in zip(args, linear)]
@@ -38,7 +67,7 @@ class Call(Holder):
     def vmap(self, axis, args, dims, *, jaxpr, **params):
         from aot.transforms.vmap import batch_jaxpr
         batched, out_dims = batch_jaxpr(jaxpr, axis, dims)
-        return bind(self, *args, jaxpr=batched, **params), out_dims
+        return self.bind(*args, jaxpr=batched, **params), out_dims
 
     def dce(self, eqn, needed):
         if all(needed):
@@ -58,9 +87,9 @@ class Pjit(Call):
     def linearize(self, primals, tangents, *, jaxpr, **params):
         from aot.transforms.linearize import linearize_jaxpr
         lin = linearize_jaxpr(jaxpr, [not is_zero(t) for t in tangents])
-        outs = bind(self, *primals, jaxpr=lin.fwd, **params)
+        outs = self.bind(*primals, jaxpr=lin.fwd, **params)
         dots = [t for t in tangents if not is_zero(t)]
-        lin_outs = bind(self, *lin.pick(primals, outs), *dots, jaxpr=lin.lin, **params) if any(lin.out_nonzero) else []
+        lin_outs = self.bind(*lin.pick(primals, outs), *dots, jaxpr=lin.lin, **params) if any(lin.out_nonzero) else []
         return with_dots([*outs[:len(jaxpr.outvars)], *lin_outs], lin.out_nonzero, jaxpr.out_avals)
 
     def lower(self, e, ins, outs, *xs, jaxpr, name, inline=False):
@@ -84,6 +113,17 @@ def spread(values: Sequence, nonzero: Sequence[bool], avals: Sequence) -> list:
     """Values at the True positions, Zero elsewhere."""
     it = iter(values)
     return [next(it) if nz else Zero(tangent_aval(a)) for nz, a in zip(nonzero, avals)]
+
+
+def merge_captured(jaxprs: Sequence[Jaxpr], captured: Sequence[list]) -> tuple[list[Jaxpr], list]:
+    """Several jaxprs that each take their own captured tracers -> jaxprs that all take the union of them."""
+    union: dict[int, Any] = {id(x): x for xs in captured for x in xs}
+    out = []
+    for j, xs in zip(jaxprs, captured):
+        mine = dict(zip(map(id, xs), j.invars))
+        head = [mine.get(i) or Var(x.aval) for i, x in union.items()]
+        out.append(Jaxpr([*head, *j.invars[len(xs):]], j.eqns, j.outvars, j.debug_name))
+    return out, list(union.values())
 
 
 def uses_axis_name(jaxpr: Jaxpr, axis_name: Any) -> bool:

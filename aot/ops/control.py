@@ -7,7 +7,7 @@ import numpy as np
 
 from aot import dtypes
 from aot.lower.emitter import TOKEN, is_ordered
-from aot.ops.call import Holder, with_dots
+from aot.ops.call import Holder, merge_captured, with_dots
 from aot.ops.families import kind
 from aot.trace import (
     Eqn,
@@ -15,12 +15,13 @@ from aot.trace import (
     ShapedArray,
     Var,
     Zero,
-    bind,
+    captured_by,
     dce,
     eval_jaxpr,
     is_linear,
     is_zero,
-    stage,
+    opened,
+    stage_closed,
     tangent_aval,
     typeof,
 )
@@ -58,6 +59,11 @@ class Cond(Holder):
 
     def shown(self, params): return {"branches": params["branches"]}
 
+    def opened(self, args, params):
+        held = [captured_by(b) for b in params["branches"]]
+        branches, captured = merge_captured(list(map(opened, params["branches"])), held)
+        return [args[0], *captured, *args[1:]], {"branches": tuple(branches)}
+
     def jvp(self, primals, tangents, *, branches):
         from aot.transforms.jvp import jvp_jaxpr
         index, *xs = primals
@@ -65,7 +71,7 @@ class Cond(Holder):
         out_nonzero = [any(col) for col in zip(*(jvp_jaxpr(b, nonzero)[1] for b in branches))]
         both = tuple(jvp_jaxpr(b, nonzero, out_nonzero)[0] for b in branches)
         dots = [t for t, nz in zip(tangents[1:], nonzero) if nz]
-        outs = bind(self, index, *xs, *dots, branches=both)
+        outs = self.bind(index, *xs, *dots, branches=both)
         return with_dots(outs, out_nonzero, branches[0].out_avals)
 
     def linearize(self, primals, tangents, *, branches):
@@ -80,9 +86,9 @@ class Cond(Holder):
         residual_avals = [[_where_aval(f, w) for w in f.residuals] for f in lins]
         fwd = tuple(_with_residuals(f, i, residual_avals, n_out) for i, f in enumerate(lins))
         lin = tuple(_among_residuals(f.lin, i, residual_avals) for i, f in enumerate(lins))
-        outs = bind(self, index, *xs, branches=fwd)
+        outs = self.bind(index, *xs, branches=fwd)
         dots = [t for t, nz in zip(tangents[1:], nonzero) if nz]
-        lin_outs = bind(self, index, *outs[n_out:], *dots, branches=lin) if any(out_nonzero) else []
+        lin_outs = self.bind(index, *outs[n_out:], *dots, branches=lin) if any(out_nonzero) else []
         return with_dots([*outs[:n_out], *lin_outs], out_nonzero, branches[0].out_avals)
 
     def transpose(self, cts, index, *args, branches):
@@ -90,8 +96,8 @@ class Cond(Holder):
         linear = [is_linear(x) for x in args]
         nonzero_cts = [not is_zero(c) for c in cts]
         backs = tuple(transpose_jaxpr(b, linear, nonzero_cts, True)[0] for b in branches)
-        outs = iter(bind(self, index, *[x for x in args if not is_linear(x)], *[c for c in cts if not is_zero(c)],
-                         branches=backs))
+        outs = iter(self.bind(index, *[x for x in args if not is_linear(x)], *[c for c in cts if not is_zero(c)],
+                              branches=backs))
         return [None, *[next(outs) if lin else None for lin in linear]]
 
     def vmap(self, axis, args, dims, *, branches):
@@ -114,7 +120,7 @@ class Cond(Holder):
         loose = [batch_jaxpr(b, axis, in_dims, [False] * len(b.outvars))[1] for b in branches]
         force = [any(e is not None for e in col) for col in zip(*loose)]
         batched = tuple(batch_jaxpr(b, axis, in_dims, force)[0] for b in branches)
-        return bind(self, index, *xs, branches=batched), [0 if f else None for f in force]
+        return self.bind(index, *xs, branches=batched), [0 if f else None for f in force]
 
     def dce(self, eqn, needed):
         if all(needed):
@@ -183,7 +189,7 @@ def _with_residuals(f, which: int, residual_avals, n_out: int) -> Jaxpr:
         res = [v for i, avals in enumerate(residual_avals)
                for v in (mine if i == which else [_filler(a, zeros) for a in avals])]
         return [*outs[:n_out], *res]
-    return stage(fwd, f.fwd.in_avals, f.fwd.debug_name)[0]
+    return stage_closed(fwd, f.fwd.in_avals, f.fwd.debug_name)
 
 
 def _filler(a: ShapedArray, zeros):
@@ -214,6 +220,13 @@ class While(Holder):
     def infer(self, *avals, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
         return body_jaxpr.out_avals
 
+    def opened(self, args, params):
+        cond, body, nc = params["cond_jaxpr"], params["body_jaxpr"], params["cond_nconsts"]
+        for_cond, for_body = captured_by(cond), captured_by(body)
+        return [*for_cond, *args[:nc], *for_body, *args[nc:]], dict(
+            cond_jaxpr=opened(cond), body_jaxpr=opened(body), cond_nconsts=nc + len(for_cond),
+            body_nconsts=params["body_nconsts"] + len(for_body))
+
     def jvp(self, primals, tangents, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
         from aot.transforms.jvp import jvp_jaxpr
         cond_consts, consts, carry = split(primals, cond_nconsts, body_nconsts)
@@ -230,13 +243,13 @@ class While(Holder):
         # jvp body takes consts, carry, const dots, carry dots; while wants consts first
         body = reorder_inputs(both, [n, len(carry), m, len(dots)], [0, 2, 1, 3])
         cond = widen_inputs(cond_jaxpr, [v.aval for v in both.invars[n + len(carry) + m:]])
-        outs = bind(self, *cond_consts, *consts, *const_dots, *carry, *dots, cond_jaxpr=cond, body_jaxpr=body,
-                    cond_nconsts=cond_nconsts, body_nconsts=n + m)
+        outs = self.bind(*cond_consts, *consts, *const_dots, *carry, *dots, cond_jaxpr=cond, body_jaxpr=body,
+                         cond_nconsts=cond_nconsts, body_nconsts=n + m)
         return with_dots(outs, carry_nz, body_jaxpr.out_avals)
 
     def linearize(self, primals, tangents, **params):
         """Forward-differentiable only: primal outputs by themselves, tangents by the joint loop, staged whole."""
-        outs = bind(self, *primals, **params)
+        outs = self.bind(*primals, **params)
         if not any(nonzero_dots(tangents)):
             return outs, [Zero(tangent_aval(typeof(o))) for o in outs]
         return outs, self.jvp(primals, tangents, **params)[1]
@@ -269,8 +282,8 @@ class While(Holder):
         cond, _ = batch_jaxpr(cond_jaxpr, axis, [*c_front, *carry_d], [pred_batched])
         if pred_batched:
             return self._vmap_with_mask(axis, cond, body, cond_consts, consts, init), [0] * len(init)
-        outs = bind(self, *cond_consts, *consts, *init, cond_jaxpr=cond, body_jaxpr=body, cond_nconsts=cond_nconsts,
-                    body_nconsts=body_nconsts)
+        outs = self.bind(*cond_consts, *consts, *init, cond_jaxpr=cond, body_jaxpr=body, cond_nconsts=cond_nconsts,
+                         body_nconsts=body_nconsts)
         return outs, carry_d
 
     def _vmap_with_mask(self, axis, cond, body, cond_consts, consts, init):
@@ -288,10 +301,10 @@ class While(Holder):
             new = eval_jaxpr(body, [*bc, *carry])
             return [ew.select(_along_rows(going, n), n, o) for n, o in zip(new, carry)]
         carry_avals = [typeof(x) for x in init]
-        new_cond = stage(any_lane, [*cond.in_avals[:nc], *carry_avals])[0]
-        new_body = stage(masked, [*cond.in_avals[:nc], *body.in_avals[:nb], *carry_avals])[0]
-        return bind(self, *cond_consts, *cond_consts, *consts, *init, cond_jaxpr=new_cond, body_jaxpr=new_body,
-                    cond_nconsts=nc, body_nconsts=nc + nb)
+        new_cond = stage_closed(any_lane, [*cond.in_avals[:nc], *carry_avals])
+        new_body = stage_closed(masked, [*cond.in_avals[:nc], *body.in_avals[:nb], *carry_avals])
+        return self.bind(*cond_consts, *cond_consts, *consts, *init, cond_jaxpr=new_cond, body_jaxpr=new_body,
+                         cond_nconsts=nc, body_nconsts=nc + nb)
 
     def lower(self, e, ins, outs, *xs, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
         cond_consts, consts, carry = split(xs, cond_nconsts, body_nconsts)

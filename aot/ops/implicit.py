@@ -30,7 +30,7 @@ class LinearSolve(Holder):
     def jvp(self, primals, tangents, *, jaxprs, counts):
         """A dx = db - dA x, with the same solver."""
         from aot.transforms.jvp import add_tangents
-        outs = bind(self, *primals, jaxprs=jaxprs, counts=counts)
+        outs = self.bind(*primals, jaxprs=jaxprs, counts=counts)
         *consts, _ = split(primals, *counts)
         const_dots, *_, db = split(tangents, *counts)
         n = len(db)
@@ -38,7 +38,7 @@ class LinearSolve(Holder):
         rhs = [add_tangents(t, _negative(u)) for t, u in zip(db, dA_x)]
         if all(type(t) is Zero for t in rhs):
             return outs, [Zero(tangent_aval(typeof(o))) for o in outs]
-        dots = bind(self, *[c for cs in consts for c in cs], *map(instantiate, rhs), jaxprs=jaxprs, counts=counts)
+        dots = self.bind(*[c for cs in consts for c in cs], *map(instantiate, rhs), jaxprs=jaxprs, counts=counts)
         return outs, [*dots[:n], *[Zero(tangent_aval(typeof(o))) for o in outs[n:]]]
 
     linearize = jvp
@@ -50,8 +50,8 @@ class LinearSolve(Holder):
             raise TypeError("transpose_solve required for backwards mode automatic differentiation of "
                             "custom_linear_solve. hint: pass transpose_solve, or symmetric=True if matvec is")
         order = (1, 0, 3, 2)
-        back = bind(self, *[c for i in order for c in consts[i]], *map(instantiate, cts[:len(b)]),
-                    jaxprs=tuple(jaxprs[i] for i in order), counts=tuple(counts[i] for i in order))
+        back = self.bind(*[c for i in order for c in consts[i]], *map(instantiate, cts[:len(b)]),
+                         jaxprs=tuple(jaxprs[i] for i in order), counts=tuple(counts[i] for i in order))
         return [*[None] * sum(counts), *back[:len(b)]]
 
     def vmap(self, axis, args, dims, *, jaxprs, counts):
@@ -63,7 +63,7 @@ class LinearSolve(Holder):
         b = [to_dim(axis, x, d, 0) for x, d in zip(b, b_dims)]
         batched = tuple(j if j is None else batch_jaxpr(j, axis, [*cd, *[0] * len(b)], [True] * len(j.outvars))[0]
                         for j, cd in zip(jaxprs, const_dims))
-        outs = bind(self, *[c for cs in consts for c in cs], *b, jaxprs=batched, counts=counts)
+        outs = self.bind(*[c for cs in consts for c in cs], *b, jaxprs=batched, counts=counts)
         return outs, [0] * len(outs)
 
     def lower(self, e, ins, outs, *xs, jaxprs, counts):

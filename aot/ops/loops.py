@@ -9,13 +9,26 @@ import numpy as np
 from aot import dtypes
 from aot.config import config
 from aot.ops import elementwise as ew
+from aot.ops.call import merge_captured
 from aot.ops.control import cond_p, while_p
 from aot.ops.families import kind
 from aot.ops.scan import scan_p
 from aot.ops.shape import concatenate, reshape
 from aot.ops.slicing import dynamic_index_in_dim, slice_in_dim
 from aot.source import api_boundary
-from aot.trace import Jaxpr, ShapedArray, bind, concrete_or_error, eval_jaxpr, is_live, is_tracer, stage, state, typeof
+from aot.trace import (
+    Jaxpr,
+    ShapedArray,
+    bind,
+    concrete_or_error,
+    eval_jaxpr,
+    is_live,
+    is_tracer,
+    stage,
+    stage_closed,
+    state,
+    typeof,
+)
 from aot.trace.memo import per_function
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path, tree_leaves, tree_map, tree_structure
 
@@ -61,18 +74,6 @@ def _check_leaf(x, what):
 def avals_of(tree: Any) -> tuple[list, Any, list[ShapedArray]]:
     leaves, treedef = tree_flatten(tree)
     return leaves, treedef, [typeof(x) for x in leaves]
-
-
-def merge_captured(jaxprs: Sequence[Jaxpr], captured: Sequence[list]) -> tuple[list[Jaxpr], list]:
-    """Several jaxprs that each take their own captured tracers -> jaxprs that all take the union of them."""
-    from aot.trace import Var
-    union: dict[int, Any] = {id(x): x for xs in captured for x in xs}
-    out = []
-    for j, xs in zip(jaxprs, captured):
-        mine = dict(zip(map(id, xs), j.invars))
-        head = [mine.get(i) or Var(x.aval) for i, x in union.items()]
-        out.append(Jaxpr([*head, *j.invars[len(xs):]], j.eqns, j.outvars, j.debug_name))
-    return out, list(union.values())
 
 
 # ---- cond and switch ---------------------------------------------------------------------------------------------
@@ -142,9 +143,9 @@ def _with_weak(jaxpr: Jaxpr, weak: Sequence[bool]) -> Jaxpr:
     """Outputs with these weak types."""
     if [a.weak_type for a in jaxpr.out_avals] == list(weak):
         return jaxpr
-    return jaxpr.memo(("weak", tuple(weak)), lambda: stage(
+    return jaxpr.memo(("weak", tuple(weak)), lambda: stage_closed(
         lambda *xs: [ew.convert(o, typeof(o).dtype, w) if isinstance(typeof(o).dtype, np.dtype) else o
-                     for o, w in zip(eval_jaxpr(jaxpr, xs), weak)], jaxpr.in_avals, jaxpr.debug_name)[0])
+                     for o, w in zip(eval_jaxpr(jaxpr, xs), weak)], jaxpr.in_avals, jaxpr.debug_name))
 
 
 def check_loop_keys(keys: Sequence, jaxpr: Jaxpr, n_captured: int, n_carry: int, leaves: Sequence, what: str) -> None:

@@ -15,12 +15,13 @@ from aot.trace import (
     ShapedArray,
     Var,
     Zero,
-    bind,
+    captured_by,
     dce,
     eval_jaxpr,
     is_linear,
     is_zero,
-    stage,
+    opened,
+    stage_closed,
     tangent_aval,
     typeof,
 )
@@ -33,6 +34,10 @@ class Scan(Holder):
     def infer(self, *avals, jaxpr, num_consts, num_carry, length, **_):
         carry, ys = jaxpr.out_avals[:num_carry], jaxpr.out_avals[num_carry:]
         return carry + [ShapedArray((length, *y.shape), y.dtype, y.weak_type) for y in ys]
+
+    def opened(self, args, params):
+        held, jaxpr = captured_by(params["jaxpr"]), opened(params["jaxpr"])
+        return [*held, *args], {**params, "jaxpr": jaxpr, "num_consts": params["num_consts"] + len(held)}
 
     def shown(self, params):
         n = len(params["jaxpr"].invars)
@@ -57,8 +62,8 @@ class Scan(Holder):
         outs_order = [*range(n), *range(n + n_ys, n + n_ys + m), *range(n, n + n_ys),
                       *range(n + n_ys + m, len(both.outvars))]
         body = Jaxpr(body.invars, body.eqns, [body.outvars[i] for i in outs_order], body.debug_name)
-        outs = bind(self, *consts, *dots[0], *init, *dots[1], *xs, *dots[2], jaxpr=body, num_consts=len(consts) + len(dots[0]),
-                    num_carry=n + m, length=length, reverse=reverse, unroll=unroll)
+        outs = self.bind(*consts, *dots[0], *init, *dots[1], *xs, *dots[2], jaxpr=body, num_consts=len(consts) + len(dots[0]),
+                         num_carry=n + m, length=length, reverse=reverse, unroll=unroll)
         carry, carry_d, ys, ys_d = split(outs, n, m, n_ys)
         return with_dots([*carry, *ys, *carry_d, *ys_d], out_nz, self._out_avals(jaxpr, num_carry, length))
 
@@ -71,21 +76,21 @@ class Scan(Holder):
         plan = jaxpr.memo(("scan_linearize", tuple(nonzero), num_consts, num_carry),
                           lambda: LinearScan(jaxpr, nonzero, num_consts, num_carry))
         if not any(plan.out_nonzero):
-            outs = bind(self, *primals, jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry, length=length,
-                        reverse=reverse, unroll=unroll)
+            outs = self.bind(*primals, jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry, length=length,
+                             reverse=reverse, unroll=unroll)
             return outs, [Zero(tangent_aval(typeof(o))) for o in outs]
         consts, init, xs = split(primals, num_consts, num_carry)
         consts = [*consts, *eval_jaxpr(plan.known, consts)]
-        outs = bind(self, *consts, *init, *xs, jaxpr=plan.fwd, num_consts=len(consts), num_carry=num_carry,
-                    length=length, reverse=reverse, unroll=unroll)
+        outs = self.bind(*consts, *init, *xs, jaxpr=plan.fwd, num_consts=len(consts), num_carry=num_carry,
+                         length=length, reverse=reverse, unroll=unroll)
         dots = [[instantiate(t) for t, nz in zip(ts, nzs) if nz]
                 for ts, nzs in zip(split(tangents, num_consts, num_carry), plan.nonzero)]
         where = {"const": consts, "x": xs, "out": outs}
         fixed = [i if how == "literal" else where[how][i] for how, i in plan.fixed]
         rows = [where[how][i] for how, i in plan.rows]
-        lin_outs = bind(self, *fixed, *dots[0], *dots[1], *rows, *dots[2], jaxpr=plan.lin,
-                        num_consts=len(fixed) + len(dots[0]), num_carry=len(dots[1]), length=length, reverse=reverse,
-                        unroll=unroll)
+        lin_outs = self.bind(*fixed, *dots[0], *dots[1], *rows, *dots[2], jaxpr=plan.lin,
+                             num_consts=len(fixed) + len(dots[0]), num_carry=len(dots[1]), length=length, reverse=reverse,
+                             unroll=unroll)
         n = len(jaxpr.outvars)
         return with_dots([*outs[:n], *lin_outs], plan.out_nonzero, self._out_avals(jaxpr, num_carry, length))
 
@@ -121,12 +126,12 @@ class Scan(Holder):
         fixed_c_avals = [a for a, lin in zip(c_avals, c_lin) if not lin]
         fixed_x_avals = [a for a, lin in zip(x_avals, x_lin) if not lin]
         key = ("scan_transpose", tuple(c_lin), tuple(x_lin), tuple(ys_nz), num_consts, num_carry)
-        body = jaxpr.memo(key, lambda: stage(back, [*fixed_c_avals, *acc_avals, *carry_avals, *y_avals, *fixed_x_avals],
-                                             jaxpr.debug_name)[0])
+        body = jaxpr.memo(key, lambda: stage_closed(back, [*fixed_c_avals, *acc_avals, *carry_avals, *y_avals,
+                                                           *fixed_x_avals], jaxpr.debug_name))
         init = [instantiate(Zero(a)) for a in acc_avals] + [instantiate(c) for c in ct_carry]
         rows = [c for c in ct_ys if not is_zero(c)]
-        outs = bind(self, *fixed_c, *init, *rows, *fixed_x, jaxpr=body, num_consts=len(fixed_c),
-                    num_carry=len(init), length=length, reverse=not reverse, unroll=unroll)
+        outs = self.bind(*fixed_c, *init, *rows, *fixed_x, jaxpr=body, num_consts=len(fixed_c),
+                         num_carry=len(init), length=length, reverse=not reverse, unroll=unroll)
         d_c, d_i, d_x = map(iter, split(outs, len(acc_avals), num_carry))
         # a carry that is not linear here is a tangent known to be zero, written out
         return ([next(d_c) if lin else None for lin in c_lin] + [d if lin else None for d, lin in zip(d_i, i_lin)]
@@ -150,8 +155,8 @@ class Scan(Holder):
         consts = [x if d is None else to_dim(axis, x, d, 0) for x, d in zip(consts, c_dims)]
         init = [to_dim(axis, x, d, 0) if b else x for x, d, b in zip(init, i_dims, batched)]
         xs = [x if d is None else to_dim(axis, x, d, 1) for x, d in zip(xs, x_dims)]
-        outs = bind(self, *consts, *init, *xs, jaxpr=body, num_consts=num_consts, num_carry=num_carry, length=length,
-                    reverse=reverse, unroll=unroll)
+        outs = self.bind(*consts, *init, *xs, jaxpr=body, num_consts=num_consts, num_carry=num_carry, length=length,
+                         reverse=reverse, unroll=unroll)
         return outs, [0 if b else None for b in batched] + [None if d is None else 1 for d in out_dims[num_carry:]]
 
     def dce(self, eqn, needed):

@@ -19,10 +19,12 @@ from aot.trace import (
     Zero,
     axis_env,
     bind,
+    captured_by,
     eval_jaxpr,
     is_linear,
     is_zero,
-    stage,
+    opened,
+    stage_closed,
     tangent_aval,
     typeof,
 )
@@ -147,6 +149,10 @@ class ShardMap(Holder):
 
     def uses_axis(self, name, params): return name not in params["manual"] and super().uses_axis(name, params)
 
+    def opened(self, args, params):
+        held, jaxpr = captured_by(params["jaxpr"]), opened(params["jaxpr"])
+        return [*held, *args], {**params, "jaxpr": jaxpr, "in_specs": (*[PartitionSpec()] * len(held), *params["in_specs"])}
+
     def jvp(self, primals, tangents, *, jaxpr, in_specs, out_specs, mesh, manual):
         from aot.transforms.jvp import jvp_jaxpr
         nonzero = [not is_zero(t) for t in tangents]
@@ -154,8 +160,8 @@ class ShardMap(Holder):
             both, out_nonzero = jvp_jaxpr(jaxpr, nonzero)
         ins = (*in_specs, *[s for s, nz in zip(in_specs, nonzero) if nz])
         outs_specs = (*out_specs, *[s for s, nz in zip(out_specs, out_nonzero) if nz])
-        outs = bind(self, *primals, *[t for t in tangents if not is_zero(t)], jaxpr=both, mesh=mesh, in_specs=ins,
-                    out_specs=outs_specs, manual=manual)
+        outs = self.bind(*primals, *[t for t in tangents if not is_zero(t)], jaxpr=both, mesh=mesh, in_specs=ins,
+                         out_specs=outs_specs, manual=manual)
         return with_dots(outs, out_nonzero, [typeof(o) for o in outs[:len(out_specs)]])
 
     def linearize(self, primals, tangents, *, jaxpr, in_specs, out_specs, mesh, manual):
@@ -168,8 +174,8 @@ class ShardMap(Holder):
             fwd = jaxpr.memo(("shard fwd", tuple(nonzero)), lambda: _with_leading(lin.fwd, n))
             body = jaxpr.memo(("shard lin", tuple(nonzero)), lambda: _without_leading(lin))
         extra = len(lin.fwd.outvars) - n
-        outs = bind(self, *primals, jaxpr=fwd, mesh=mesh, in_specs=in_specs, out_specs=(*out_specs, *[all_axes] * extra),
-                    manual=manual)
+        outs = self.bind(*primals, jaxpr=fwd, mesh=mesh, in_specs=in_specs, out_specs=(*out_specs, *[all_axes] * extra),
+                         manual=manual)
         res_specs = []
         values = []
         for side, i in lin.residuals:
@@ -178,8 +184,8 @@ class ShardMap(Holder):
         dots = [t for t in tangents if not is_zero(t)]
         dot_specs = [s for s, nz in zip(in_specs, nonzero) if nz]
         lin_specs = tuple(s for s, nz in zip(out_specs, lin.out_nonzero) if nz)
-        lin_outs = bind(self, *values, *dots, jaxpr=body, mesh=mesh, in_specs=(*res_specs, *dot_specs), out_specs=lin_specs,
-                        manual=manual) if any(lin.out_nonzero) else []
+        lin_outs = self.bind(*values, *dots, jaxpr=body, mesh=mesh, in_specs=(*res_specs, *dot_specs), out_specs=lin_specs,
+                             manual=manual) if any(lin.out_nonzero) else []
         return with_dots([*outs[:n], *lin_outs], lin.out_nonzero, [typeof(o) for o in outs[:n]])
 
     def transpose(self, cts, *args, jaxpr, in_specs, out_specs, mesh, manual):
@@ -212,10 +218,10 @@ class ShardMap(Holder):
         fixed_avals = [a for a, lin in zip(jaxpr.in_avals, linear) if not lin]
         ct_avals = [tangent_aval(a) for a, nz in zip(jaxpr.out_avals, nonzero) if nz]
         with manual_axes(mesh, manual):
-            body = jaxpr.memo(key, lambda: stage(back, [*fixed_avals, *ct_avals], jaxpr.debug_name)[0])
-        outs = iter(bind(self, *[x for x, lin in zip(args, linear) if not lin], *[c for c in cts if not is_zero(c)],
-                         jaxpr=body, mesh=mesh, in_specs=(*fixed_specs, *ct_specs), out_specs=tuple(lin_specs),
-                         manual=manual))
+            body = jaxpr.memo(key, lambda: stage_closed(back, [*fixed_avals, *ct_avals], jaxpr.debug_name))
+        outs = iter(self.bind(*[x for x, lin in zip(args, linear) if not lin], *[c for c in cts if not is_zero(c)],
+                              jaxpr=body, mesh=mesh, in_specs=(*fixed_specs, *ct_specs), out_specs=tuple(lin_specs),
+                              manual=manual))
         return [next(outs) if lin else None for lin in linear]
 
     def vmap(self, axis, args, dims, *, jaxpr, in_specs, out_specs, mesh, manual):
@@ -226,7 +232,7 @@ class ShardMap(Holder):
         put = lambda s, d, n: s if d is None else PartitionSpec(*full(s, n)[:d], None, *full(s, n)[d:])
         ins = tuple(put(s, d, a.ndim) for s, d, a in zip(in_specs, dims, jaxpr.in_avals))
         outs_specs = tuple(put(s, d, a.ndim) for s, d, a in zip(out_specs, out_dims, jaxpr.out_avals))
-        outs = bind(self, *args, jaxpr=batched, mesh=mesh, in_specs=ins, out_specs=outs_specs, manual=manual)
+        outs = self.bind(*args, jaxpr=batched, mesh=mesh, in_specs=ins, out_specs=outs_specs, manual=manual)
         return outs, out_dims
 
     def lower(self, e, ins, outs, *xs, jaxpr, mesh, in_specs, out_specs, manual):
@@ -278,7 +284,7 @@ def _with_leading(fwd: Jaxpr, n: int) -> Jaxpr:
     def f(*args):
         outs = eval_jaxpr(fwd, args)
         return [*outs[:n], *[reshape(o, (1, *typeof(o).shape)) for o in outs[n:]]]
-    return stage(f, fwd.in_avals, fwd.debug_name)[0]
+    return stage_closed(f, fwd.in_avals, fwd.debug_name)
 
 
 def _without_leading(lin) -> Jaxpr:
@@ -291,7 +297,7 @@ def _without_leading(lin) -> Jaxpr:
     def f(*args):
         res = [reshape(v, typeof(v).shape[1:]) if x else v for v, x in zip(args, extra)]
         return eval_jaxpr(lin.lin, [*res, *args[n:]])
-    return stage(f, [*avals, *lin.lin.in_avals[n:]], lin.lin.debug_name)[0]
+    return stage_closed(f, [*avals, *lin.lin.in_avals[n:]], lin.lin.debug_name)
 
 
 # ---- collectives in text ---------------------------------------------------------------------------------------

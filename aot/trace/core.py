@@ -312,11 +312,36 @@ def stage(f, avals: Sequence[ShapedArray], name: str = "", finish: Any = None) -
 
 
 def stage_closed(f, avals: Sequence[ShapedArray], name: str = "") -> Jaxpr:
-    """`stage` for forms derived from a jaxpr, which capture nothing but what a user's derivative rule closes over."""
+    """`stage` for forms derived from a jaxpr.  What a user's derivative rule closes over stays inside, as literals that are
+    tracers, until a primitive takes the jaxpr (see `Holder.bind`)."""
     jaxpr, captured = stage(f, avals, name)
-    if captured:
-        raise errors.UnexpectedTracerError(captured[0])
-    return jaxpr
+    if not captured:
+        return jaxpr
+    literals = {v: Literal(x, x.aval) for v, x in zip(jaxpr.invars, captured)}
+    return _replaced(jaxpr, jaxpr.invars[len(captured):], lambda x: literals.get(x, x) if type(x) is Var else x)
+
+
+def captured_by(jaxpr: Jaxpr) -> list[Tracer]:
+    """The tracers that a derived jaxpr holds as literals."""
+    def find():
+        atoms = [*(x for e in jaxpr.eqns for x in e.invars), *jaxpr.outvars]
+        return list({id(x.val): x.val for x in atoms if type(x) is Literal and isinstance(x.val, Tracer)}.values())
+    return jaxpr.memo("captured", find)
+
+
+def opened(jaxpr: Jaxpr) -> Jaxpr:
+    """The jaxpr with the tracers that it holds as leading inputs."""
+    def make():
+        inputs = {id(x): Var(x.aval) for x in captured_by(jaxpr)}
+        return _replaced(jaxpr, [*inputs.values(), *jaxpr.invars],
+                         lambda x: inputs.get(id(x.val), x) if type(x) is Literal else x)
+    return jaxpr.memo("opened", make)
+
+
+def _replaced(jaxpr: Jaxpr, invars: list, atom: Any) -> Jaxpr:
+    """The jaxpr with other inputs, and atom(x) for each operand x."""
+    eqns = [Eqn(e.primitive, list(map(atom, e.invars)), e.outvars, e.params, e.source) for e in jaxpr.eqns]
+    return Jaxpr(invars, eqns, list(map(atom, jaxpr.outvars)), jaxpr.debug_name)
 
 
 def eval_jaxpr(jaxpr, args: Sequence, consts: Sequence = ()) -> list:
