@@ -11,22 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
 
 from aot.errors import AotError
-from aot.sharding import Mesh, NamedSharding, PartitionSpec
-
-
-@dataclass(frozen=True)
-class AbstractDevice:
-    """A place in a mesh of devices that are not here."""
-    id: int
-    platform: str = "abstract"
-    process_index: int = 0
-    device_kind: str = "abstract"
+from aot.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, absent_mesh
 
 
 def parse_mesh(text: str) -> Mesh:
@@ -40,8 +30,7 @@ def parse_mesh(text: str) -> Mesh:
     count = int(np.prod([*axes.values()], dtype=int))
     if count > 1 << 20:
         raise AotError(f"mesh {text!r} has {count} devices", hint="at most 1,048,576")
-    devices = np.array([AbstractDevice(i) for i in range(count)], dtype=object)
-    return Mesh(devices.reshape(tuple(axes.values())), tuple(axes))
+    return absent_mesh(AbstractMesh([*axes.values()], [*axes]))
 
 
 def parse_spec(text: str, mesh: Mesh) -> PartitionSpec:
@@ -129,4 +118,4 @@ def _bytes(kind: str, dims: str) -> int:
     return int(np.prod([int(d) for d in dims.split(",") if d], dtype=int)) * max(bits, 8) // 8
 
 
-__all__: Sequence[str] = ("AbstractDevice", "assign", "collectives", "described", "dotted", "onto", "parse_mesh", "parse_spec")
+__all__: Sequence[str] = ("assign", "collectives", "described", "dotted", "onto", "parse_mesh", "parse_spec")

@@ -3,7 +3,10 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any, Hashable, Iterator, Sequence
@@ -17,7 +20,10 @@ AxisName = Hashable
 
 
 class AxisType(enum.Enum):
-    """How the compiler treats a mesh axis; all axes here are Auto outside shard_map."""
+    """Who decides how values are split over a mesh axis: the compiler (Auto), their types (Explicit), the user (Manual).
+
+    Explicit axes are accepted and left to the compiler, as Auto ones: results lie where constraints and arguments suggest,
+    and the types of traced values do not tell."""
     Auto = "auto"
     Explicit = "explicit"
     Manual = "manual"
@@ -53,34 +59,108 @@ def _trim(spec) -> tuple:
 P = PartitionSpec
 
 
-class AbstractMesh:
-    """Axis names and sizes, without devices."""
+@dataclass(frozen=True)
+class AbstractDevice:
+    """A kind of device, for meshes without devices."""
+    device_kind: str
+    num_cores: int | None
+    platform: str
 
-    def __init__(self, axis_sizes: Sequence[int], axis_names: Sequence[AxisName] | str, axis_types=None, **_):
+
+@dataclass(frozen=True)
+class AbsentDevice:
+    """A place in a mesh of devices that are not here."""
+    id: int
+    platform: str = "abstract"
+    process_index: int = 0
+    device_kind: str = "abstract"
+    num_cores: int | None = None
+
+
+@dataclass(frozen=True)
+class ManualAxisType:
+    """The manual mesh axes over which a value varies, is a sum not yet taken, or has had its sum taken."""
+    varying: frozenset = frozenset()
+    unreduced: frozenset = frozenset()
+    reduced: frozenset = frozenset()
+
+    def __post_init__(self):
+        for name in ("unreduced", "reduced"):
+            if both := self.varying & getattr(self, name):
+                raise ValueError(f"ManualAxisType: the axes {sorted(map(str, both))} are varying and {name}; an axis is one of "
+                                 f"them")
+
+
+class AbstractMesh:
+    """Axis names and sizes, without devices.  Raises ValueError where their numbers differ."""
+    abstract_device: AbstractDevice | None = None
+
+    def __init__(self, axis_sizes: Sequence[int], axis_names: Sequence[AxisName] | str,
+                 axis_types: AxisType | Sequence[AxisType] | None = None, *, abstract_device: AbstractDevice | None = None):
         self.axis_names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         self.axis_sizes = tuple(axis_sizes)
-        self.axis_types = tuple(axis_types) if axis_types else (AxisType.Auto,) * len(self.axis_names)
+        types = axis_types if axis_types is not None else AxisType.Auto
+        self.axis_types = (types,) * len(self.axis_names) if isinstance(types, AxisType) else tuple(types)
+        if abstract_device is not None:
+            self.abstract_device = abstract_device
+        if not len(self.axis_names) == len(self.axis_sizes) == len(self.axis_types):
+            raise ValueError(f"a mesh has one size, name and type for each axis; got sizes {self.axis_sizes}, names "
+                             f"{self.axis_names}, types {self.axis_types}")
+        if any(not isinstance(t, AxisType) for t in self.axis_types):
+            raise TypeError(f"mesh axis_types must be of type AxisType, got {self.axis_types}")
 
     @property
     def shape(self) -> OrderedDict: return OrderedDict(zip(self.axis_names, self.axis_sizes))
 
     @property
-    def size(self) -> int: return prod(self.axis_sizes)
+    def shape_tuple(self) -> tuple: return tuple(zip(self.axis_names, self.axis_sizes))
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh: return self
+
+    def _axes_of(self, kind: AxisType) -> tuple:
+        return tuple(n for n, t in zip(self.axis_names, self.axis_types) if t is kind)
+
+    auto_axes = property(lambda self: self._axes_of(AxisType.Auto))
+    explicit_axes = property(lambda self: self._axes_of(AxisType.Explicit))
+    manual_axes = property(lambda self: self._axes_of(AxisType.Manual))
+    are_all_axes_auto = property(lambda self: not self.empty and self.auto_axes == self.axis_names)
+    are_all_axes_explicit = property(lambda self: not self.empty and self.explicit_axes == self.axis_names)
+    are_all_axes_manual = property(lambda self: not self.empty and self.manual_axes == self.axis_names)
+
+    def update(self, axis_sizes=None, axis_names=None, axis_types=None, **kwargs: Any) -> AbstractMesh:
+        """The same without devices, with other sizes, names or types."""
+        return AbstractMesh(self.axis_sizes if axis_sizes is None else axis_sizes,
+                            self.axis_names if axis_names is None else axis_names,
+                            self.axis_types if axis_types is None else axis_types,
+                            abstract_device=kwargs.get("abstract_device", self.abstract_device))
+
+    def update_axis_types(self, name_to_type: Mapping[AxisName, AxisType]) -> AbstractMesh:
+        """The same without devices, with other types of some axes."""
+        return self.update(axis_types=[name_to_type.get(n, t) for n, t in zip(self.axis_names, self.axis_types)])
+
+    @property
+    def size(self) -> int: return prod(self.axis_sizes) if self.axis_sizes else 0
 
     @property
     def empty(self) -> bool: return not self.axis_names
 
-    def __eq__(self, other): return isinstance(other, AbstractMesh) and self.shape == other.shape
-    def __hash__(self): return hash(tuple(self.shape.items()))
+    @property
+    def _key(self) -> tuple: return self.axis_names, self.axis_sizes, self.axis_types, self.abstract_device
+
+    def __eq__(self, other): return type(other) is AbstractMesh and self._key == other._key
+    def __hash__(self): return hash(self._key)
 
     def __repr__(self):
-        return f"{type(self).__name__}({', '.join(f'{n!r}: {s}' for n, s in self.shape.items())})"
+        types = "" if self.auto_axes == self.axis_names else f", axis_types={self.axis_types}"
+        return f"{type(self).__name__}({', '.join(f'{n!r}: {s}' for n, s in self.shape.items())}{types})"
 
 
 class Mesh(AbstractMesh):
     """Devices in a grid with named axes.  `with mesh:` makes it the default of this thread."""
 
-    def __init__(self, devices: Any, axis_names: Sequence[AxisName] | str, axis_types=None):
+    def __init__(self, devices: Any, axis_names: Sequence[AxisName] | str,
+                 axis_types: AxisType | Sequence[AxisType] | None = None):
         grid = np.array(devices, dtype=object)
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         if grid.ndim != len(names):
@@ -103,18 +183,22 @@ class Mesh(AbstractMesh):
     def local_devices(self) -> list: return [d for d in self.device_tuple if d.process_index == xla.client().process_index()]
 
     @property
-    def abstract_mesh(self) -> AbstractMesh: return AbstractMesh(self.axis_sizes, self.axis_names)
+    def abstract_mesh(self) -> AbstractMesh:
+        d = next(iter(self.device_tuple), None)
+        known = d is not None and d.platform != "abstract"
+        kind = AbstractDevice(d.device_kind, getattr(d, "num_cores", None), d.platform) if known else None
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types, abstract_device=kind)
 
     @property
     def is_multi_process(self) -> bool: return len({d.process_index for d in self.device_tuple}) > 1
 
     def __eq__(self, other):
-        return isinstance(other, Mesh) and self.shape == other.shape and self.device_tuple == other.device_tuple
+        return self is other or isinstance(other, Mesh) and self._key == other._key and self.device_tuple == other.device_tuple
 
     def __hash__(self): return self._hash
 
     @cached_property
-    def _hash(self) -> int: return hash((self.axis_names, self.axis_sizes, self.device_tuple))
+    def _hash(self) -> int: return hash((self._key, self.device_tuple))
 
     def __enter__(self):
         self._before.append(state.mesh)
@@ -131,9 +215,10 @@ def get_mesh() -> Mesh | None:
     return state.mesh
 
 
-def get_abstract_mesh() -> AbstractMesh | None:
+def get_abstract_mesh() -> AbstractMesh:
+    """The same without its devices; without axes where there is none."""
     mesh = get_mesh()
-    return mesh.abstract_mesh if mesh is not None else None
+    return mesh.abstract_mesh if mesh is not None else AbstractMesh((), ())
 
 
 class set_mesh:
@@ -144,6 +229,21 @@ class set_mesh:
 
     def __enter__(self): return state.mesh
     def __exit__(self, *exc): state.mesh = self.before
+
+
+@contextlib.contextmanager
+def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[AbstractMesh]:
+    """Trace and lower in this block for a mesh whose devices need not be here."""
+    with absent_mesh(mesh):
+        yield mesh
+
+
+def absent_mesh(mesh: AbstractMesh) -> Mesh:
+    """A mesh of devices that are not here."""
+    kind = mesh.abstract_device or AbstractDevice("abstract", None, "abstract")
+    devices = np.array([AbsentDevice(i, kind.platform, 0, kind.device_kind, kind.num_cores) for i in range(mesh.size)],
+                       dtype=object)
+    return Mesh(devices.reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
 
 
 @contextlib.contextmanager
@@ -253,7 +353,7 @@ def make_single_device_sharding(device: Any, *, memory_kind: str | None = None) 
 class NamedSharding(Sharding):
     """A mesh, and for each array dimension the mesh axes that split it."""
 
-    def __init__(self, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None, _logical_device_ids=None):
+    def __init__(self, mesh: AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None, _logical_device_ids=None):
         if not isinstance(spec, PartitionSpec):
             raise TypeError(f"Unexpected type {type(spec)} for sharding.spec; hint: use PartitionSpec(...)")
         used = [a for i in range(len(spec)) for a in spec.axes(i)]
@@ -266,7 +366,11 @@ class NamedSharding(Sharding):
         self.mesh, self.spec, self.memory_kind = mesh, spec, memory_kind
 
     @property
-    def device_tuple(self) -> tuple: return self.mesh.device_tuple
+    def device_tuple(self) -> tuple:
+        if not isinstance(self.mesh, Mesh):
+            raise ValueError(f"{self} has no devices. hint: make it of a Mesh, or use it where one of this shape is set, as by "
+                             "`with aot.set_mesh(mesh):`")
+        return self.mesh.device_tuple
 
     @property
     def is_fully_replicated(self) -> bool:
@@ -355,3 +459,35 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     """Every leaf of xs in another layout."""
     from aot.parallel import reshard
     return reshard(xs, out_shardings)
+
+
+def auto_axes(f: Callable | None = None, /, *, axes: str | Sequence[str] | None = None, out_sharding: Any = None) -> Callable:
+    """f, with its results laid out as out_sharding says (given here, or to each call): a sharding, or a tree of them.
+
+    axes: named for the sake of programs with Explicit axes; all axes are left to the compiler anyway (see AxisType)."""
+    return _resharded(f, "auto_axes", "out_sharding", axes, out_sharding)
+
+
+def explicit_axes(f: Callable | None = None, /, *, axes: str | Sequence[str] | None = None, in_sharding: Any = None
+                  ) -> Callable:
+    """f of arguments that are laid out first as in_sharding says (given here, or to each call).  axes: as of auto_axes."""
+    return _resharded(f, "explicit_axes", "in_sharding", axes, in_sharding)
+
+
+def _resharded(f: Callable | None, name: str, option: str, axes: Any, given: Any) -> Callable:
+    if f is None:
+        return lambda g: _resharded(g, name, option, axes, given)
+
+    @functools.wraps(f)
+    def call(*args, **kwargs):
+        where = kwargs.pop(option, None) if given is None else given
+        if where is None:
+            raise TypeError(f"{name} of {getattr(f, '__name__', f)} needs {option}=. hint: give it to {name} or to the call")
+        named = (axes,) if isinstance(axes, str) else tuple(axes or ())
+        if unknown := [a for a in named if a not in get_abstract_mesh().axis_names]:
+            raise ValueError(f"{name}: the mesh has no axis {unknown[0]!r}. hint: it has {get_abstract_mesh().axis_names}; "
+                             "`with aot.set_mesh(mesh):` sets it")
+        if option == "in_sharding":
+            return f(*reshard(args, where), **kwargs)
+        return reshard(f(*args, **kwargs), where)
+    return call

@@ -1,7 +1,8 @@
 """The stages between a function and its executable: Traced, Lowered, Compiled."""
 from __future__ import annotations
 
-from typing import Any, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Sequence, runtime_checkable
 
 from aot import mlir, xla
 from aot.array import Array, to_buffer
@@ -11,13 +12,41 @@ from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, typeof
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path
 
 
+@dataclass(frozen=True)
+class ArgInfo:
+    """What is known of one argument: shape and dtype, and whether its buffer may be reused."""
+    shape: tuple[int, ...]
+    dtype: Any
+    donated: bool
+
+
+CompilerOptions = dict[str, str | bool]      # XLA's debug options by name
+
+
+@runtime_checkable
+class Wrapped(Protocol):
+    """A function that has been given to `jit`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def trace(self, *args: Any, **kwargs: Any) -> Traced: ...
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered: ...
+
+
+def _args_info(stage: Any) -> Any:
+    """(of the positional arguments, of the named ones), in their structure."""
+    donated = stage.donated or (False,) * len(stage.in_avals)
+    return stage.in_tree.unflatten([ArgInfo(a.shape, a.dtype, d) for a, d in zip(stage.in_avals, donated)])
+
+
 class Traced:
     """A function traced on one signature.  shardings: those of arguments and results of a program over several devices."""
 
     def __init__(self, owner, entry, signature, shardings: tuple[list, list] | None = None):
         self.owner, self.entry, self.signature, self.shardings = owner, entry, signature, shardings
         self.in_tree, self.out_tree = signature.in_tree, entry.out_tree
-        self.in_avals, self.fun_name = list(signature.avals), owner.name
+        self.in_avals, self.fun_name, self.donated = list(signature.avals), owner.name, entry.donated
+
+    args_info = property(_args_info)
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
@@ -51,6 +80,8 @@ class Lowered:
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
         self.in_avals, self.out_avals = traced.in_avals, traced.out_avals
         self.donated = traced.entry.donated or (False,) * len(self.in_avals)
+
+    args_info = property(_args_info)
 
     def _lower(self, **options: Any) -> tuple[str, list, list]:
         entry, name = self.traced.entry, f"jit_{self.traced.fun_name}"
@@ -113,6 +144,7 @@ class Compiled:
         self.in_avals, self.out_avals = lowered.in_avals, lowered.out_avals
 
     executable = property(lambda self: self.program.executable)
+    args_info = property(lambda self: self.lowered.args_info)
     out_info = property(lambda self: self.lowered.out_info)
 
     @property

@@ -110,7 +110,9 @@ def test_host_data_across_processes():
         assert a.shape == shape and a.sharding.spec == spec
         back = mu.global_array_to_host_local_array(a, mesh, spec)
         assert np.asarray(back).tolist() == value.tolist()
-    assert mu.live_devices(aot.devices()) and not mu.reached_preemption_sync_point(3)
+    with mu.live_devices(aot.devices()) as alive:
+        assert alive == aot.devices()
+    assert not mu.reached_preemption_sync_point(3)
     """, 4, 2)
 
 

@@ -12,6 +12,7 @@ from aot.compile import cached
 from aot.layout import Format, LaidOut, Layout, mode, placement, settled
 from aot.lower.emitter import Module
 from aot.sharding import (
+    AbsentDevice,
     Mesh,
     NamedSharding,
     PartitionSpec,
@@ -100,6 +101,12 @@ def is_partitioned(leaves: Sequence, jaxpr: Jaxpr) -> bool:
 
 def resolve(sharding: Any, what: str) -> Sharding | None:
     """A user's sharding argument: a Sharding, a Format, a PartitionSpec with a mesh in scope, a device, or None."""
+    if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
+        here = get_mesh()
+        if here is None or here.shape != sharding.mesh.shape:
+            raise ValueError(f"{what} got a sharding over {sharding.mesh}, which has no devices, where the mesh is {here}. "
+                             "hint: set a Mesh of that shape, as by `with aot.set_mesh(mesh):`")
+        return NamedSharding(here, sharding.spec, memory_kind=sharding.memory_kind)
     if sharding is None or isinstance(sharding, Sharding):
         return sharding
     if isinstance(sharding, Format):
@@ -153,6 +160,9 @@ def compile_jaxpr(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings)
 
 def compile_text(text: str, devices: Sequence, callbacks: Sequence, weights: int, results: int, **options: Any) -> Any:
     """The executable of what `lower` gave, with the number of hoisted arrays and of results."""
+    if any(isinstance(d, AbsentDevice) for d in devices):
+        raise ValueError(f"the program is for {len(devices)} devices that are not here. hint: `aot compile --mesh ... "
+                         "--target ...` builds for those; to run it set a Mesh of devices, as by `with aot.set_mesh(mesh):`")
     executable = cached.compile_partitioned(text, devices, callbacks, **options)
     if "mhlo.layout_mode" in text:
         ins, outs = xla.layouts(executable, weights)

@@ -5,7 +5,8 @@ Arrays travel as bytes, so every value of every dtype arrives as it was.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -73,12 +74,39 @@ def sync_global_devices(name: str) -> None:
         assert_equal(np.uint32(zlib.crc32(name.encode())), f"sync_global_devices name mismatch ({name!r}).")
 
 
-def live_devices(devices: Sequence[Any]) -> list:
-    """Those of the devices whose processes live, as far as the service knows."""
+class ProcessFailureError(Exception):
+    """A process died within `live_devices`; failed_devices are its devices."""
+
+    def __init__(self, failed_devices: set):
+        self.failed_devices = failed_devices
+        super().__init__(f"the processes of these devices have died: {sorted(map(str, failed_devices))}")
+
+
+@contextmanager
+def live_devices(devices: Sequence[Any]) -> Iterator[list]:
+    """`with live_devices(devices) as alive:` gives those whose processes live, the same in all of these.
+
+    Raises ProcessFailureError at the end where one of them has died meanwhile, ValueError where none of the devices is of
+    this process."""
+    alive = _alive(devices)
+    try:
+        yield alive
+    except Exception as e:
+        if failed := set(alive) - set(_alive(alive)):
+            raise ProcessFailureError(failed) from e
+        raise
+    if failed := set(alive) - set(_alive(alive)):
+        raise ProcessFailureError(failed)
+
+
+def _alive(devices: Sequence[Any]) -> list:
+    processes = {d.process_index for d in devices}
+    if process_index() not in processes:
+        raise ValueError("live_devices: none of the devices is of this process. hint: pass aot.devices()")
     if not distributed.is_initialized():
         return list(devices)
-    alive = distributed.client().get_live_nodes(sorted({d.process_index for d in devices}))
-    return [d for d in devices if d.process_index in alive]
+    found = distributed.client().get_live_nodes(sorted(processes))
+    return [d for d in devices if d.process_index in found]
 
 
 def reached_preemption_sync_point(step_id: int) -> bool:
@@ -138,4 +166,4 @@ def _to_local(x: Array, mesh: Mesh, spec: PartitionSpec) -> Array:
 
 
 __all__ = ["assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
-           "live_devices", "process_allgather", "reached_preemption_sync_point", "sync_global_devices"]
+           "ProcessFailureError", "live_devices", "process_allgather", "reached_preemption_sync_point", "sync_global_devices"]

@@ -38,6 +38,19 @@ class ShapedArray:
             self._hash = hash((self.shape, self.dtype, self.weak_type))
         return self._hash
 
+    @property
+    def sharding(self) -> Any:
+        """The layout as far as the type knows it: nothing is fixed of axes that the compiler decides about.
+
+        Raises NotImplementedError where the mesh has Explicit axes, about which types do not tell."""
+        from aot.sharding import NamedSharding, PartitionSpec, get_abstract_mesh
+        mesh = get_abstract_mesh()
+        if mesh.explicit_axes:
+            raise NotImplementedError(
+                f"the type of a value does not tell how it is split over the Explicit axes {mesh.explicit_axes}, which are "
+                "left to the compiler here. hint: ask a concrete array for `x.sharding`, or use lax.with_sharding_constraint")
+        return NamedSharding(mesh, PartitionSpec(*[None] * self.ndim))
+
     def update(self, shape=None, dtype=None, weak_type=None) -> ShapedArray:
         return ShapedArray(self.shape if shape is None else shape, self.dtype if dtype is None else dtype,
                            self.weak_type if weak_type is None else weak_type)

@@ -6,7 +6,7 @@ import aot
 from aot.experimental import mesh_utils
 from aot.experimental.pjit import pjit
 from aot.experimental.shard_map import shard_map
-from aot.sharding import Mesh, NamedSharding
+from aot.sharding import AbstractDevice, AbstractMesh, AxisType, ManualAxisType, Mesh, NamedSharding
 from aot.sharding import PartitionSpec as P
 
 
@@ -42,3 +42,103 @@ def test_small_names_of_the_module():
     x = reshard({"a": np.arange(8.0)}, NamedSharding(mesh, P("x")))["a"]
     assert x.sharding == NamedSharding(mesh, P("x")) and np.array_equal(x, np.arange(8.0))
     assert make_single_device_sharding(aot.devices()[1]) == SingleDeviceSharding(aot.devices()[1])
+
+
+# ---- names of programs that say themselves how they are split ----------------------------------------------------------
+
+SQUARE = np.ones((4, 4), np.float32)
+
+
+def meshes(s):
+    """What abstract meshes of either library say of themselves."""
+    auto, explicit, manual = s.AxisType.Auto, s.AxisType.Explicit, s.AxisType.Manual
+    mixed = s.AbstractMesh((2, 4), ("x", "y"), (explicit, auto))
+    all_ = [s.AbstractMesh((2, 4), ("x", "y")), mixed, mixed.update_axis_types({"x": auto}), mixed.update(axis_sizes=(8, 1)),
+            s.AbstractMesh((2,), ("z",), (manual,)), s.AbstractMesh((3,), "z", auto), s.get_abstract_mesh()]
+    facts = [(m.auto_axes, m.explicit_axes, m.manual_axes, m.are_all_axes_auto, m.are_all_axes_manual, m.size, m.empty,
+              m.shape_tuple, m.axis_types and str(m.axis_types)) for m in all_]
+    return facts, [a == b for a in all_ for b in all_], len({*all_})
+
+
+def test_abstract_meshes():
+    jax = pytest.importorskip("jax")
+    ours, theirs = meshes(aot.sharding), meshes(jax.sharding)
+    for a, b in zip(ours[0][:-1], theirs[0][:-1]):
+        assert a == b
+    assert ours[0][-1][5:7] == theirs[0][-1][5:7] == (0, True) and ours[1:] == theirs[1:]
+    assert repr(AbstractMesh((2,), "x")) == "AbstractMesh('x': 2)"
+    assert repr(AbstractMesh((2,), "x", AxisType.Explicit)) == "AbstractMesh('x': 2, axis_types=(Explicit,))"
+
+
+@pytest.mark.parametrize("given, message", [
+    (((2, 4), ("x",)), "one size, name and type"), (((2,), ("x",), (AxisType.Auto, AxisType.Auto)), "one size, name and type")])
+def test_meshes_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        AbstractMesh(*given)
+
+
+def test_manual_axis_type():
+    assert ManualAxisType(varying=frozenset("x")) == ManualAxisType(varying=frozenset("x")) != ManualAxisType()
+    with pytest.raises(ValueError, match="varying and reduced"):
+        ManualAxisType(varying=frozenset("xy"), reduced=frozenset("x"))
+
+
+MESH = Mesh(np.array(aot.devices()).reshape(2, 4), ("x", "y"))
+
+
+def test_reshard_auto_axes_and_explicit_axes():
+    from aot.sharding import auto_axes, explicit_axes, reshard
+    with aot.set_mesh(MESH):
+        assert auto_axes(lambda x: x * 2)(SQUARE, out_sharding=P("x")).sharding.spec == P("x")
+        assert aot.jit(auto_axes(axes="x", out_sharding=P(None, "x"))(lambda x: x * 2))(SQUARE).sharding.spec == P(None, "x")
+        assert explicit_axes(lambda x: x * 2, in_sharding=P("y"))(SQUARE).sharding.spec == P("y")
+        assert aot.jit(lambda x: reshard(x, P("y", "x")))(SQUARE).sharding.spec == P("y", "x")
+        with pytest.raises(TypeError, match="needs out_sharding"):
+            auto_axes(lambda x: x)(SQUARE)
+        with pytest.raises(ValueError, match="no axis 'z'"):
+            auto_axes(lambda x: x, axes="z")(SQUARE, out_sharding=P())
+
+
+def test_types_tell_what_the_compiler_leaves_open():
+    """As in jax with Auto axes; of Explicit ones types know nothing here, and say so."""
+    with aot.set_mesh(MESH):
+        found = aot.typeof(SQUARE).sharding
+        assert (found.mesh, found.spec) == (aot.sharding.get_abstract_mesh(), P(None, None))
+    with aot.set_mesh(Mesh(MESH.devices, ("x", "y"), AxisType.Explicit)):
+        x = aot.device_put(SQUARE, P("x"))
+        assert (x @ x).sharding.spec == P("x") and aot.sharding.get_mesh().explicit_axes == ("x", "y")
+        with pytest.raises(NotImplementedError, match="with_sharding_constraint"):
+            aot.typeof(x).sharding
+
+
+def test_shardings_without_devices():
+    sharding = NamedSharding(MESH.abstract_mesh, P("x"))
+    assert sharding.shard_shape((4, 4)) == (2, 4)
+    with pytest.raises(ValueError, match="has no devices"):
+        sharding.device_set
+    with pytest.raises(ValueError, match="where the mesh is None"):
+        aot.device_put(SQUARE, sharding)
+    with aot.set_mesh(MESH):
+        assert aot.device_put(SQUARE, sharding).sharding == NamedSharding(MESH, P("x"))
+        assert aot.jit(lambda x: aot.lax.with_sharding_constraint(x, sharding))(SQUARE).sharding.spec == P("x")
+
+
+def test_lower_for_devices_that_are_not_here():
+    mesh = AbstractMesh((64, 4), ("data", "model"), abstract_device=AbstractDevice("TPU v6 lite", 1, "tpu"))
+    with aot.sharding.use_abstract_mesh(mesh):
+        assert aot.sharding.get_abstract_mesh() == mesh
+        f = aot.jit(lambda x: aot.lax.with_sharding_constraint(x @ x.T, P("data", "model")))
+        lowered = f.lower(aot.ShapeDtypeStruct((128, 64), np.float32))
+        assert '<["data"=64, "model"=4]>' in lowered.as_text()
+        for run in (lowered.compile, lambda: f(np.ones((128, 64), np.float32))):
+            with pytest.raises(ValueError, match="256 devices that are not here"):
+                run()
+
+
+def test_arguments_of_stages():
+    from aot.stages import ArgInfo, Wrapped
+    f = aot.jit(lambda x, y: x + y, donate_argnums=0)
+    low = f.lower(SQUARE, y=SQUARE)
+    want = ArgInfo((4, 4), np.dtype("float32"), True), ArgInfo((4, 4), np.dtype("float32"), False)
+    assert low.args_info == ((want[0],), {"y": want[1]}) == low.compile().args_info == f.trace(SQUARE, y=SQUARE).args_info
+    assert isinstance(f, Wrapped) and not isinstance(len, Wrapped)
