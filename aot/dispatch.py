@@ -170,6 +170,7 @@ class JitFunction:
                                                               self.donate_names))
         self.fast: dict[Any, Any] = {}
         self.epoch: Any = ()        # in which `fast` holds
+        self.composite: Callable[[Signature, Entry], Any] | None = None      # says what `Jaxpr.composite` is
         _all_jitted.add(self)
 
     # ---- calling ----
@@ -346,15 +347,22 @@ class JitFunction:
         """The function of dynamic arguments only."""
         if not signature.static:
             return self.fun
-        n, static = signature.static
-        fixed = dict(static)
 
         @functools.wraps(self.fun)
         def call(*dynamic, **named):
-            it = iter(dynamic)
-            args = [fixed[i].value if i in fixed else next(it) for i in range(n)]
-            return self.fun(*args, **named, **{k: v.value for k, v in fixed.items() if isinstance(k, str)})
+            args, kwargs = self.merged(signature, dynamic, named)
+            return self.fun(*args, **kwargs)
         return call
+
+    @staticmethod
+    def merged(signature: Signature, dynamic: Sequence, named: dict) -> tuple[Sequence, dict]:
+        """All arguments, the static ones of a signature among these."""
+        if not signature.static:
+            return dynamic, named
+        n, static = signature.static
+        fixed, it = dict(static), iter(dynamic)
+        args = [fixed[i].value if i in fixed else next(it) for i in range(n)]
+        return args, {**named, **{k: v.value for k, v in fixed.items() if isinstance(k, str)}}
 
     def _describe(self, args, kwargs, leaf) -> str:
         """Words for the argument that `leaf` is, e.g. `Argument 'params['w']'`."""
@@ -377,6 +385,8 @@ class JitFunction:
             entry = trace_to_entry(self._merge_static(signature), signature.in_tree, signature.avals, self.name, donated,
                                    signature)
             entry.mesh_read, state.mesh_read = state.mesh_read, before
+            if self.composite is not None:
+                entry.jaxpr.composite = self.composite(signature, entry)
             self.entries[signature.key] = entry
         state.mesh_read = state.mesh_read or entry.mesh_read
         return entry

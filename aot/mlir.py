@@ -110,12 +110,15 @@ def run_passes(module: Any, pipeline: str) -> None:
 def legalize(module: Any, keep: Collection[str] = (), composites: Collection[str] = ()) -> None:
     """Express deprecated operations, the dialect chlo and composites in plain StableHLO, in place.
 
+    Calls of library functions that carry the name of a composite to keep become that composite first.
+
     keep: chlo operations to keep, `chlo.erf` or for one element type `chlo.erf:f32`: each becomes a custom call of its
     name with its attributes as `mhlo.backend_config`.
     composites: names of composites to keep.  Unknown sizes are refined as far as they follow from known ones.
     """
     with module.context:
         _hide_kept(module, set(keep))
+    name_composites(module, composites)
     excepted = f"{{except={','.join(sorted(composites))}}}" if composites else ""
     steps = ["chlo-legalize-to-stablehlo", "stablehlo-complex-math-expander", f"stablehlo-legalize-composite-to-call{excepted}",
              "stablehlo-legalize-deprecated-ops{fail-on-unused=false}", "stablehlo-canonicalize-dynamism"]
@@ -146,6 +149,31 @@ def _hide_kept(module: Any, keep: set[str]) -> None:
                     visit(inner.operation)
     if keep:
         visit(module.operation)
+
+
+def name_composites(module: Any, names: Collection[str] | None = None) -> None:
+    """Make calls of functions that the lowering marked with these names (None: any) `stablehlo.composite`s, in place."""
+    ir = dialects()[0]
+    marks = {op.attributes["sym_name"].value: op.attributes for op in module.body.operations
+             if "aot.composite" in op.attributes and (names is None or op.attributes["aot.composite"].value in names)}
+
+    def visit(op: Any) -> None:
+        mark = marks.get(op.attributes["callee"].value) if op.name == "func.call" else None
+        if mark is not None:
+            attributes = {"name": mark["aot.composite"], "composite_attributes": mark["aot.attributes"],
+                          "decomposition": op.attributes["callee"]}
+            with ir.InsertionPoint(op), op.location:
+                made = ir.Operation.create("stablehlo.composite", [r.type for r in op.results], list(op.operands), attributes)
+            for old, new in zip(op.results, made.results):
+                old.replace_all_uses_with(new)
+            op.erase()
+        for region in () if mark is not None else op.regions:
+            for block in region.blocks:
+                for inner in list(block.operations):
+                    visit(inner.operation)
+    if marks:
+        with module.context:
+            visit(module.operation)
 
 
 def bind_arguments(module: Any, attributes: Mapping[int, str]) -> None:

@@ -18,15 +18,16 @@ from ._verified import print_cases
 @click.option("--output", "-o", metavar="FILE", help="The file to write.  [default: NAME and the format's suffix]")
 @click.option("--opset", type=int, help="ONNX: the version of the operators, 18 to 28.  [default: 21]")
 @click.option("--dynamic-batch", is_flag=True, help="ONNX: let the first axis of every input have any size.")
+@click.option("--composites", is_flag=True, help="StableHLO: keep softmax, gelu and the like by name, as composites.")
 @click.option("--runtime", metavar="NAME", help="TFLite: the runtime to write for, current or 2.14.  [default: current]")
 @click.option("--quantize", metavar="MODE", help="TFLite: float16 (weights) or int8 (products, with --calibration).")
 @click.option("--calibration", metavar="FILE", help="TFLite: typical inputs for int8, in an .npz file.")
 @click.option("--function", "name", metavar="NAME", help="Which function of an artifact.  [default: the only one]")
 @click.option("--no-verify", is_flag=True, help="Do not run the file in its runtime to compare it with XLA.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON summary.")
-def command(function: str, format: str, output: str | None, opset: int | None, dynamic_batch: bool, runtime: str | None,
-            quantize: str | None, calibration: str | None, name: str | None, no_verify: bool, as_json: bool,
-            **options: Any) -> int:
+def command(function: str, format: str, output: str | None, opset: int | None, dynamic_batch: bool, composites: bool,
+            runtime: str | None, quantize: str | None, calibration: str | None, name: str | None, no_verify: bool,
+            as_json: bool, **options: Any) -> int:
     """Export FUNCTION of MODULE, an .aot artifact, or a StableHLO file (.mlir, .mlirbc).
 
     The file is compared with XLA in its own runtime; a program that the format cannot express is refused with a list of
@@ -39,7 +40,7 @@ def command(function: str, format: str, output: str | None, opset: int | None, d
     from aot.exporters import formats, verify
     source, again = _source(function, name, options)
     given = {"opset": opset, "dynamic_batch": dynamic_batch and again or None, "runtime": runtime, "quantize": quantize,
-             "calibration": calibration}
+             "calibration": calibration, "composites": composites or None}
     chosen = {k: v for k, v in given.items() if v is not None}
     if dynamic_batch and not again:
         raise click.UsageError("--dynamic-batch needs MODULE:FUNCTION, which can be traced at other sizes")

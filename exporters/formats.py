@@ -17,8 +17,8 @@ class Format:
     """A format of files.
 
     module: has `export(program, *, input_names, output_names, metadata, **options)`, which returns an object with
-    `save(path) -> files` or raises `report.Refused`, and optionally `KEEP` (see `stablehlo.read`); its submodule `run`
-    has `open_file(path)`, which gives a function from the program's inputs to its results.
+    `save(path) -> files` or raises `report.Refused`, and optionally `KEEP` and `COMPOSITES` (see `stablehlo.read`); its
+    submodule `run` has `open_file(path)`, which gives a function from the program's inputs to its results.
     options: those of `export`, with a word of help.  from_source: `export` takes the Source instead of its Program.
     """
     suffix: str
@@ -37,7 +37,8 @@ FORMATS = {
     "tflite": Format(".tflite", "aot.exporters.tflite", {"runtime": "the runtime to write for: current or 2.14",
                                                           "quantize": "float16 or int8",
                                                           "calibration": "for int8: lists of typical inputs"}),
-    "stablehlo": Format(".mlirbc", "aot.exporters.portable", {}, from_source=True),
+    "stablehlo": Format(".mlirbc", "aot.exporters.portable", {"composites": "keep the names of functions of aot.nn"},
+                        from_source=True),
 }
 
 
@@ -71,7 +72,7 @@ def export(source: Source, format: str, path: str | os.PathLike, **options: Any)
             raise AotError(f"{format} has no option {name!r}",
                            hint=f"it has: {', '.join(row.options)}" if row.options else "it has none")
     module = row.load()
-    program = source if row.from_source else source.program(getattr(module, "KEEP", ()))
+    program = source if row.from_source else source.program(getattr(module, "KEEP", ()), getattr(module, "COMPOSITES", ()))
     made = module.export(program, input_names=source.inputs or None, output_names=source.outputs or None,
                          metadata={"function": source.name}, **options)
     made.save(os.fspath(path))

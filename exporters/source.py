@@ -35,9 +35,9 @@ class Source:
     weights: dict[int, tuple[str, np.ndarray]] = field(default_factory=dict)
     golden: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None
 
-    def program(self, keep: Collection[str] = ()) -> stablehlo.Program:
-        """The program with its weights as named constants.  keep: see `stablehlo.read`."""
-        return stablehlo.bind(stablehlo.read(self.content, keep=keep), self.weights)
+    def program(self, keep: Collection[str] = (), composites: Collection[str] = ()) -> stablehlo.Program:
+        """The program with its weights as named constants.  keep, composites: see `stablehlo.read`."""
+        return stablehlo.bind(stablehlo.read(self.content, keep=keep, composites=composites), self.weights)
 
     def arguments(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """All parameters of the program, weights included, for these inputs."""

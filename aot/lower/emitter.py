@@ -347,12 +347,13 @@ class Module:
         results = [a.mlir for a in jaxpr.out_avals]
         shown = [t + a for t, a in zip(results, result_attrs or [""] * len(results))]
         args = ", ".join(f"{n}: {t}{a}" for n, t, a in zip(names, types, attrs))
+        named = composite_text(jaxpr.composite) if private and jaxpr.composite and not weights and not threads else ""
         if threads:
             args = f"{args}, %token: {TOKEN}" if args else f"%token: {TOKEN}"
             outs, results, shown = [*outs, e.token], [*results, TOKEN], [*shown, TOKEN]
         out_types = ", ".join(results)
         ret = f"return {', '.join(outs)} : {out_types}" if outs else "return"
-        return f"func.func {head}({args}) -> ({', '.join(shown)}) {{\n" + "\n".join([*e.lines, ret]) + "\n}"
+        return f"func.func {head}({args}) -> ({', '.join(shown)}){named} {{\n" + "\n".join([*e.lines, ret]) + "\n}"
 
     def main(self, jaxpr: Jaxpr, arg_attrs: Sequence[str] = (), result_attrs: Sequence[str] = ()) -> tuple[str, list]:
         """-> (module text, hoisted arrays, which @main takes as its first parameters)."""
@@ -392,6 +393,28 @@ def scalar_text(value: Any, dtype: np.dtype) -> str:
     bits = int(typed.view(f"u{dtype.itemsize}"))
     digits = max(dtype.itemsize * 2, 1)
     return f"0x{bits:0{digits}X}"
+
+
+def attribute_text(v: Any) -> str:
+    """A number, string, or tuple of them as an MLIR attribute.  Raises TypeError for others."""
+    if isinstance(v, bool | np.bool_):
+        return str(bool(v)).lower()
+    if isinstance(v, int | np.integer):
+        return f"{int(v)} : i64"
+    if isinstance(v, float | np.floating):
+        return f"{scalar_text(np.float32(v), np.dtype('float32'))} : f32"
+    if isinstance(v, str):
+        return '"' + v.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(v, (tuple, list)):
+        return f"[{', '.join(map(attribute_text, v))}]"
+    raise TypeError(f"a composite's attributes are numbers, strings and tuples of them, got {type(v)}")
+
+
+def composite_text(composite: tuple[str, dict[str, Any]]) -> str:
+    """What marks a function as the plain form of a composite: XLA does not look at it, `mlir.name_composites` does."""
+    name, attributes = composite
+    text = ", ".join(f"{k} = {attribute_text(v)}" for k, v in attributes.items())
+    return f" attributes {{aot.composite = {attribute_text(name)}, aot.attributes = {{{text}}}}}"
 
 
 def dense_text(value: np.ndarray) -> str:

@@ -10,13 +10,14 @@ import aot.numpy as jnp
 from aot import lax
 from aot.api import jit
 from aot.custom import custom_jvp
-from aot.nn._util import inexact
+from aot.nn._util import composite, inexact
 from aot.numpy._util import arrays, check
 
 Array = Any
 
 
 @custom_jvp
+@composite
 @jit
 def relu(x: Array) -> Array:
     """max(x, 0).  The derivative at 0 is 0."""
@@ -30,6 +31,7 @@ def _relu_jvp(primals, tangents):
 
 
 @custom_jvp
+@composite
 @jit
 def relu6(x: Array) -> Array:
     """min(max(x, 0), 6).  The derivative at 0 and at 6 is 0."""
@@ -59,6 +61,7 @@ def tanh(x: Array, /) -> Array:
     return jnp.tanh(x)
 
 
+@composite
 @jit
 def softplus(x: Array) -> Array:
     """log(1 + exp(x)), without overflow."""
@@ -72,6 +75,7 @@ def sparse_plus(x: Array) -> Array:
     return jnp.where(x <= -1.0, 0.0, jnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
 
 
+@composite
 @jit
 def soft_sign(x: Array) -> Array:
     """x / (|x| + 1)."""
@@ -79,6 +83,7 @@ def soft_sign(x: Array) -> Array:
     return x / (jnp.abs(x) + 1)
 
 
+@composite
 @jit
 def silu(x: Array) -> Array:
     """x sigmoid(x), also called swish."""
@@ -89,6 +94,7 @@ def silu(x: Array) -> Array:
 swish = silu
 
 
+@composite
 @jit
 def mish(x: Array) -> Array:
     """x tanh(softplus(x))."""
@@ -102,6 +108,7 @@ def log_sigmoid(x: Array) -> Array:
     return -softplus(-arrays("log_sigmoid", x))
 
 
+@composite
 @jit
 def elu(x: Array, alpha: Array = 1.0) -> Array:
     """x above 0, alpha (exp(x) - 1) below."""
@@ -110,6 +117,7 @@ def elu(x: Array, alpha: Array = 1.0) -> Array:
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
 
 
+@composite
 @jit
 def leaky_relu(x: Array, negative_slope: Array = 1e-2) -> Array:
     """x from 0 on, negative_slope x below."""
@@ -117,6 +125,7 @@ def leaky_relu(x: Array, negative_slope: Array = 1e-2) -> Array:
     return jnp.where(x >= 0, x, negative_slope * x)
 
 
+@composite
 @jit
 def hard_tanh(x: Array) -> Array:
     """x clipped to [-1, 1]."""
@@ -124,6 +133,7 @@ def hard_tanh(x: Array) -> Array:
     return jnp.where(x > 1, 1, jnp.where(x < -1, -1, x))
 
 
+@composite
 @jit
 def celu(x: Array, alpha: Array = 1.0) -> Array:
     """max(x, 0) + alpha (exp(min(x, 0) / alpha) - 1): an elu with continuous derivative."""
@@ -131,12 +141,14 @@ def celu(x: Array, alpha: Array = 1.0) -> Array:
     return jnp.maximum(x, 0.0) + alpha * jnp.expm1(jnp.minimum(x, 0.0) / alpha)
 
 
+@composite
 @jit
 def selu(x: Array) -> Array:
     """A scaled elu that keeps activations normalized (Klambauer et al., "Self-normalizing neural networks", 2017)."""
     return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
 
 
+@composite
 @functools.partial(jit, static_argnames="approximate", inline=True)
 def gelu(x: Array, approximate: bool = True) -> Array:
     """x times the standard normal distribution function of x; by default its tanh approximation.
@@ -174,6 +186,7 @@ def sparse_sigmoid(x: Array) -> Array:
     return 0.5 * jnp.clip(x + 1.0, 0.0, 2.0)
 
 
+@composite
 @jit
 def hard_sigmoid(x: Array) -> Array:
     """relu6(x + 3) / 6."""
@@ -181,6 +194,7 @@ def hard_sigmoid(x: Array) -> Array:
     return relu6(x + 3.0) / 6.0
 
 
+@composite
 @jit
 def hard_silu(x: Array) -> Array:
     """x hard_sigmoid(x), also called hard_swish."""

@@ -1,13 +1,17 @@
 """Scaled dot-product attention."""
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 import numpy as np
 
 import aot.numpy as jnp
 from aot import dtypes, lax
+from aot.api import jit
 from aot.nn._normalize import logsumexp, softmax
+from aot.nn._util import composite
 from aot.numpy._util import arrays
 
 Array = Any
@@ -41,21 +45,38 @@ def dot_product_attention(query: Array, key: Array, value: Array, bias: Array | 
     bias, mask = [None if x is None else _with_batch(arrays("dot_product_attention", x)) for x in (bias, mask)]
     _check(query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths)
     batch, t, n, h = query.shape
-    k = key.shape[2]
-    grouped = lambda x: None if x is None else _heads(x, k, n // k)
-    logits = _logits(query.reshape(batch, t, k, n // k, h), key, grouped(bias), scale)
-    allowed = _allowed(logits, grouped(mask), is_causal, query_seq_lengths, key_value_seq_lengths, local_window_size)
-    if allowed is not None:
-        logits = jnp.where(allowed, logits, jnp.asarray(-0.7 * float(dtypes.finfo(logits.dtype).max), logits.dtype))
-    weights = softmax(logits.astype(jnp.float32), -1).astype(key.dtype)
-    out = jnp.einsum("BKGTS,BSKH->BTKGH", weights, value)
+    only_causal = mask is query_seq_lengths is key_value_seq_lengths is local_window_size is None
+    if not only_causal:
+        mask = _allowed(t, key.shape[1], mask, is_causal, query_seq_lengths, key_value_seq_lengths, local_window_size)
+    scale = float(1 / np.sqrt(h)) if scale is None else scale
+    attend = _attend if return_residual or not isinstance(scale, float | int) else _dot_product_attention
+    out, *logits = attend(query, key, value, bias, mask, scale=scale, is_causal=is_causal and only_causal)
     if query_seq_lengths is not None:
-        out = out * _valid(t, query_seq_lengths)[:, :, None, None, None].astype(out.dtype)
+        out = out * _valid(t, query_seq_lengths)[:, :, None, None].astype(out.dtype)
     out = out.reshape(shape)
     if not return_residual:
         return out
-    lse = lax.stop_gradient(jnp.moveaxis(logsumexp(logits, -1), 3, 1).reshape(batch, t, n))
+    lse = lax.stop_gradient(jnp.moveaxis(logsumexp(logits[0], -1), 3, 1).reshape(batch, t, n))
     return out, lse if batched else lse[0]
+
+
+def _attend(query, key, value, bias, mask, *, scale, is_causal) -> tuple[Array, Array]:
+    """[B T N H], [B S K H] twice, up to [B N T S] twice -> the result [B T N H], and the logits [B K N/K T S]."""
+    (batch, t, n, h), (s, k) = query.shape, key.shape[1:3]
+    grouped = lambda x: None if x is None else _heads(x, k, n // k)
+    logits = _logits(query.reshape(batch, t, k, n // k, h), key, grouped(bias), scale)
+    allowed = _allowed(t, s, None, True) if is_causal else mask
+    if allowed is not None:
+        lowest = jnp.asarray(-0.7 * float(dtypes.finfo(logits.dtype).max), logits.dtype)
+        logits = jnp.where(grouped(allowed), logits, lowest)
+    weights = softmax(logits.astype(jnp.float32), -1).astype(key.dtype)
+    return jnp.einsum("BKGTS,BSKH->BTKGH", weights, value).reshape(query.shape), logits
+
+
+@composite
+@functools.partial(jit, static_argnames=("scale", "is_causal"))
+def _dot_product_attention(query, key, value, bias, mask, *, scale, is_causal) -> tuple[Array]:
+    return _attend(query, key, value, bias, mask, scale=scale, is_causal=is_causal)[:1]
 
 
 def _with_batch(x: Array) -> Array:
@@ -97,10 +118,9 @@ def _logits(query, key, bias, scale) -> Array:
     return logits if bias is None else (logits + bias).astype(logits.dtype)
 
 
-def _allowed(logits, mask, is_causal, q_len, kv_len, window) -> Array | None:
-    """The conjunction of all masks, broadcastable to [B K G T S]; None when there are none."""
-    t, s = logits.shape[-2:]
-    rows, cols = jnp.arange(t)[:, None], jnp.arange(s)[None, :]
+def _allowed(t, s, mask, is_causal, q_len=None, kv_len=None, window=None) -> Array:
+    """The conjunction of all masks, of which there is at least one, broadcastable to [B N T S]."""
+    rows, cols = (lax.expand_dims(jnp.arange(size), dims) for size, dims in ((t, (0, 1, 3)), (s, (0, 1, 2))))
     masks = [] if mask is None else [mask]
     if is_causal:
         masks.append(rows >= cols)
@@ -108,13 +128,10 @@ def _allowed(logits, mask, is_causal, q_len, kv_len, window) -> Array | None:
         left, right = (window, window) if isinstance(window, int) else window
         masks.append((rows <= cols + left) & (rows >= cols - right))
     if q_len is not None:
-        masks.append(_valid(t, q_len)[:, None, None, :, None])
+        masks.append(_valid(t, q_len)[:, None, :, None])
     if kv_len is not None:
-        masks.append(_valid(s, kv_len)[:, None, None, None, :])
-    result = None
-    for m in masks:
-        result = m if result is None else result & m
-    return result
+        masks.append(_valid(s, kv_len)[:, None, None, :])
+    return functools.reduce(operator.and_, masks)
 
 
 def _valid(size: int, lengths: Array) -> Array:

@@ -12,7 +12,7 @@ from aot import dtypes, lax
 from aot.api import jit
 from aot.config import config, override
 from aot.custom import custom_jvp
-from aot.nn._util import inexact
+from aot.nn._util import composite, inexact
 from aot.numpy._util import arrays, axes_of, axis_of, concrete_or_error
 
 Array = Any
@@ -83,6 +83,7 @@ def _float_of(x: Array) -> Any:
     return dtypes.to_floating_dtype(inexact("logmeanexp", x).dtype)
 
 
+@composite
 @functools.partial(jit, static_argnames="axis")
 def log_softmax(x: Array, axis: Axis = -1, where: Array | None = None) -> Array:
     """log(softmax(x)) along axes; -inf outside of the mask."""
@@ -99,12 +100,14 @@ def softmax(x: Array, axis: Axis = -1, where: Array | None = None) -> Array:
 
     Under `config.softmax_custom_jvp`, the derivative is computed from the output alone, which saves memory.
     """
-    compute = _softmax_from_output if config.softmax_custom_jvp else _softmax
-    return compute(x, axis, where)
-
-
-def _softmax(x, axis, where):
     x = arrays("softmax", x)
+    compute = _softmax_from_output if config.softmax_custom_jvp else _softmax
+    return compute(x, tuple(axis) if isinstance(axis, list) else axis, where)
+
+
+@composite
+@functools.partial(jit, static_argnames="axis")
+def _softmax(x, axis, where):
     top = _top(x, axis, where)
     safe = x if where is None else jnp.where(where, x, -jnp.inf)
     e = jnp.exp(safe - lax.stop_gradient(top))
@@ -124,6 +127,7 @@ def _softmax_jvp(axis, primals, tangents):
     return y, y * (t - jnp.sum(y * t, axis, where=where, keepdims=True))
 
 
+@composite
 @functools.partial(jit, static_argnames=("axis", "algorithm"))
 def standardize(x: Array, axis: Axis = -1, mean: Array | None = None, variance: Array | None = None,
                 epsilon: Array = 1e-5, where: Array | None = None, *, algorithm: str = "fast") -> Array:

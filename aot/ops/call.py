@@ -93,7 +93,7 @@ class Pjit(Call):
         return with_dots([*outs[:len(jaxpr.outvars)], *lin_outs], lin.out_nonzero, jaxpr.out_avals)
 
     def lower(self, e, ins, outs, *xs, jaxpr, name, inline=False):
-        if inline or len(jaxpr.eqns) <= 1:
+        if jaxpr.composite is None and (inline or len(jaxpr.eqns) <= 1):
             return e.jaxpr(jaxpr, xs)
         return e.call(jaxpr, xs, name)
 

@@ -71,10 +71,11 @@ class Composite(Primitive):
         raise ValueError("JVP rule for composite not implemented. hint: wrap the composite in custom_jvp or custom_vjp")
 
     def lower(self, e, ins, outs, *xs, jaxpr, op_name, attributes, version):
+        from aot.lower.emitter import attribute_text
         fn, weights = e.module.function(jaxpr, op_name)
         xs = [*(e.weights[i] for i in weights), *xs]
         types = ", ".join([*(e.module.weight_types[i] for i in weights), *(a.mlir for a in jaxpr.in_avals)])
-        text = ", ".join(f"{k} = {_attribute(v)}" for k, v in attributes)
+        text = ", ".join(f"{k} = {attribute_text(v)}" for k, v in attributes)
         extra = f"composite_attributes = {{{text}}}, " if text else ""
         extra += f"decomposition = @{fn}" + (f", version = {version} : i32" if version else "")
         results = ", ".join(a.mlir for a in outs)
@@ -83,21 +84,6 @@ class Composite(Primitive):
 
 
 composite_p = Composite()
-
-
-def _attribute(v: Any) -> str:
-    if isinstance(v, bool | np.bool_):
-        return str(bool(v)).lower()
-    if isinstance(v, int | np.integer):
-        return f"{int(v)} : i64"
-    if isinstance(v, float | np.floating):
-        from aot.lower.emitter import scalar_text
-        return f"{scalar_text(np.float32(v), np.dtype('float32'))} : f32"
-    if isinstance(v, str):
-        return '"' + v.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    if isinstance(v, (tuple, list)):
-        return f"[{', '.join(map(_attribute, v))}]"
-    raise TypeError(f"a composite's attributes are numbers, strings and tuples of them, got {type(v)}")
 
 
 def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:

@@ -49,13 +49,17 @@ class Eqn:
 
 
 class Jaxpr:
-    """A typed list of equations.  Captured tracers are ordinary inputs; captured arrays are literals."""
-    __slots__ = ("invars", "eqns", "outvars", "debug_name", "_memo", "_effects", "__weakref__")
+    """A typed list of equations.  Captured tracers are ordinary inputs; captured arrays are literals.
+
+    composite: (name, attributes) where this is a library function that other formats know by a name; derived jaxprs have none.
+    """
+    __slots__ = ("invars", "eqns", "outvars", "debug_name", "composite", "_memo", "_effects", "__weakref__")
     consts: Sequence = ()
     constvars: Sequence = ()
 
     def __init__(self, invars: list, eqns: list, outvars: list, debug_name: str = ""):
         self.invars, self.eqns, self.outvars, self.debug_name = invars, eqns, outvars, debug_name
+        self.composite: tuple[str, dict[str, Any]] | None = None
         self._memo: dict = {}
         self._effects: frozenset | None = None
 

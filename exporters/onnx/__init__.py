@@ -9,6 +9,7 @@ table of rows, one for each StableHLO operation, which the other files fill; mod
 """
 from __future__ import annotations
 
+from .composites import COMPOSITES
 from .model import DEFAULT_OPSET, KEEP, MAX_OPSET, MIN_OPSET, Exported, export, save
 
-__all__ = ["DEFAULT_OPSET", "KEEP", "MAX_OPSET", "MIN_OPSET", "Exported", "export", "save"]
+__all__ = ["COMPOSITES", "DEFAULT_OPSET", "KEEP", "MAX_OPSET", "MIN_OPSET", "Exported", "export", "save"]

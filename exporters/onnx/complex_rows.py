@@ -19,7 +19,6 @@ def as_pair(g: Graph, x: Any) -> Pair:
 
 
 complex_row("constant")(elementwise._constant)
-complex_row("composite")(elementwise._composite)
 
 
 @complex_row("complex")

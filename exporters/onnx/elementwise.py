@@ -336,11 +336,6 @@ def _map(c: Lowering, op: Op, *xs: Tensor) -> list[Any]:
     return c.vectorised(op.regions[0], xs, op.shape)
 
 
-@row("composite")
-def _composite(c: Lowering, op: Op, *xs: Tensor) -> list[Any]:
-    return c.inline(op.regions[0], xs)
-
-
 @row("constant")
 def _constant(c: Lowering, op: Op) -> Any:
     return c.weight(op.attrs["name"], op.attrs["value"]) if "name" in op.attrs else c.constant(op.attrs["value"])

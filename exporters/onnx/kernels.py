@@ -41,7 +41,9 @@ _TABLE = {
     "MatMul": f"{_FLOATS} int32 int64 uint32 uint64", "Gemm Softmax DFT LogSoftmax": _FLOATS,
     "Einsum": f"{_FLOATS} int32 int64",
     "Conv ConvTranspose AveragePool": "float16 float32", "MaxPool": f"{_FLOATS} int8 uint8",
-    "LayerNormalization": f"{_FLOATS} bfloat16", "Gelu": "float16 float32", "Range": "float32 float64 int16 int32 int64",
+    "LayerNormalization": f"{_FLOATS} bfloat16", "Gelu": "float16 float32",
+    "Attention Celu Clip Elu HardSigmoid HardSwish LeakyRelu Mish Selu Softplus Softsign Swish": "float32",
+    "Range": "float32 float64 int16 int32 int64",
     "ConstantOfShape": _ALL, "Trilu": f"{_FLOATS} int32 int64 bool",
     "BitCast:26": f"{_NUMBERS} bfloat16",
 }

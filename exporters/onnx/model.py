@@ -14,6 +14,7 @@ from aot.exporters import stablehlo
 from aot.exporters.names import Names
 from aot.exporters.report import Report
 
+from .composites import COMPOSITES, rules
 from .control import flat
 from .graph import ELEMENTS, NARROW, Graph, Inexpressible, Tensor
 from .lowering import Lowering, part_dtype
@@ -68,7 +69,7 @@ def require_onnx() -> Any:
 def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str] | None = None,
            output_names: Sequence[str] | None = None, metadata: Mapping[str, str] | None = None,
            dynamic_batch: Callable[[int], Any] | None = None) -> Exported:
-    """A StableHLO program (what `stablehlo.read` takes, or a Program read with `keep=KEEP`) as an ONNX model.
+    """A StableHLO program (what `stablehlo.read` takes; a Program was best read with KEEP and COMPOSITES) as an ONNX model.
 
     Constants that `stablehlo.bind` made become initializers under their names.
     Names default to those in the program, then to `input_0` and `output_0`.
@@ -81,10 +82,10 @@ def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str
     from . import rows  # noqa: F401  fills the tables
     if dynamic_batch is not None:
         from .dynamic import unify
-        return unify(lambda n: export(dynamic_batch(n).program(KEEP), opset=opset, input_names=input_names,
+        return unify(lambda n: export(dynamic_batch(n).program(KEEP, COMPOSITES), opset=opset, input_names=input_names,
                                       output_names=output_names, metadata=metadata))
-    program = source if isinstance(source, stablehlo.Program) else stablehlo.read(source, keep=KEEP)
-    recognise(stablehlo.simplify(program), opset)
+    program = stablehlo.read(source, keep=KEEP, composites=COMPOSITES)
+    recognise(stablehlo.simplify(stablehlo.resolve(program, rules(opset))), opset)
     g, report = Graph(opset), Report("onnx")
     c = Lowering(g, report)
     c.partitions = program.partitions

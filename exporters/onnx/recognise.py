@@ -142,7 +142,7 @@ def log_softmax(op: Op) -> Op | None:
     """y - log(sum(exp(y))) for y = x - max(x)"""
     y = op.operands[0]
     found = _shifted(y)
-    if found is None or op.dtype.itemsize < 4:
+    if found is None or op.dtype != np.float32:               # that of float64 gives -inf where a row holds infinity
         return None
     log = by(spread(op.operands[1], found[1]), "log")
     total = reduced(log.operands[0], "add") if log is not None else None
@@ -210,12 +210,12 @@ def layer_norm(op: Op) -> Op | None:
     if op.name == "add":
         for v, b in (op.operands, op.operands[::-1]):
             before, bias = by(v, "onnx.LayerNormalization"), _vector(b, axis)
-            if before is not None and bias is not None and len(before.operands) == 2:
+            if before is not None and bias is not None and len(before.operands) == 2 and before.attrs["axis"] == axis:
                 return _made("LayerNormalization", [*before.operands, bias], op, **before.attrs)
         return None
     for v, w in (op.operands, op.operands[::-1]) if op.name == "multiply" else ():
         before, gain = by(v, "onnx.LayerNormalization"), _vector(w, axis)
-        if before is not None and gain is not None and len(before.operands) == 1:
+        if before is not None and gain is not None and len(before.operands) == 1 and before.attrs["axis"] == axis:
             return _made("LayerNormalization", [before.operands[0], gain], op, **before.attrs)
     found = _normalised(op.result)
     return _made("LayerNormalization", [found[0]], op, axis=found[1], epsilon=found[2]) if found is not None else None

@@ -17,18 +17,21 @@ def _softmax(c: Lowering, op: Op, x: Tensor) -> Tensor:
 
 @row("onnx.LayerNormalization")
 def _layer_norm(c: Lowering, op: Op, x: Tensor, *more: Tensor) -> Tensor:
-    scale = more[0] if more else c.g.constant(np.ones(x.shape[-1:], x.dtype))
+    if op.attrs.get("is_fast"):
+        c.g.notes["LayerNormalization keeps digits that nn.standardize loses where a mean is far larger than the deviation; "
+                  "algorithm='stable' keeps them too"] = None
+    scale = more[0] if more else c.g.constant(np.ones(x.shape[op.attrs["axis"]:], x.dtype))
     return c.g("LayerNormalization", x, scale, *more[1:], shape=x.shape, axis=op.attrs["axis"], epsilon=op.attrs["epsilon"])
 
 
-@row("onnx.Relu")
-def _relu(c: Lowering, op: Op, x: Tensor) -> Tensor:
-    return c.g("Relu", x)
+@row(*(f"onnx.{n}" for n in "Celu Elu Gelu HardSigmoid HardSwish LeakyRelu Mish Relu Selu Softplus Softsign Swish".split()))
+def _activation(c: Lowering, op: Op, x: Tensor) -> Tensor:
+    return c.g(op.name.removeprefix("onnx."), x, **op.attrs)
 
 
-@row("onnx.Gelu")
-def _gelu(c: Lowering, op: Op, x: Tensor) -> Tensor:
-    return c.g("Gelu", x, approximate=op.attrs["approximate"])
+@row("onnx.Clip")
+def _clip(c: Lowering, op: Op, x: Tensor) -> Tensor:
+    return c.g("Clip", x, c.g.like(op.attrs["low"], x), c.g.like(op.attrs["high"], x), shape=x.shape)
 
 
 #: Cephes' polynomials in 1/x**2 for erfc(x) x exp(x**2): for 1 <= x < 2, and above

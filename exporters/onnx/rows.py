@@ -1,5 +1,6 @@
 """Importing this module fills the tables of rows."""
 from . import (  # noqa: F401
+    attention,
     bits,
     complex_rows,
     control,

@@ -27,13 +27,18 @@ class Exported:
 
 
 def export(source: Source, *, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
-           metadata: Mapping[str, str] | None = None) -> Exported:
-    """The program of a source with its weights as constants.  Raises AotError where it is no StableHLO."""
+           metadata: Mapping[str, str] | None = None, composites: bool = False) -> Exported:
+    """The program of a source with its weights as constants.  Raises AotError where it is no StableHLO.
+
+    composites: write calls of functions of `aot.nn` that other formats know as `stablehlo.composite`s named `aot.NAME`.
+    """
     from aot import mlir
     from aot.exporters import stablehlo
     stablehlo.read(source.content)                             # refuses what is no program, in our words
     module = mlir.read_module(source.content)
     mlir.bind_arguments(module, {i: _attribute(array) for i, (_, array) in source.weights.items()})
+    if composites:
+        mlir.name_composites(module)
     return Exported(mlir.portable_bytecode(str(module)), [(n,) for n in input_names or ()], [(n,) for n in output_names or ()])
 
 

@@ -12,9 +12,10 @@ attributes.py.  Constants are numpy arrays (ml_dtypes for the small types), spla
 from __future__ import annotations
 
 from .attributes import ConvDims, DotDims, GatherDims, ScatterDims
+from .composites import Composite, Rule, resolve
 from .ir import Block, Location, Op, Program, Type, Value
 from .reader import bind, constant, read
 from .simplify import is_splat, simplify, substitute
 
-__all__ = ["Block", "ConvDims", "DotDims", "GatherDims", "Location", "Op", "Program", "ScatterDims", "Type", "Value",
-           "bind", "constant", "is_splat", "read", "simplify", "substitute"]
+__all__ = ["Block", "Composite", "ConvDims", "DotDims", "GatherDims", "Location", "Op", "Program", "Rule", "ScatterDims",
+           "Type", "Value", "bind", "constant", "is_splat", "read", "resolve", "simplify", "substitute"]

@@ -5,6 +5,6 @@
 """
 from __future__ import annotations
 
-from .export import KEEP, Exported, export
+from .export import COMPOSITES, KEEP, Exported, export
 
-__all__ = ["KEEP", "Exported", "export"]
+__all__ = ["COMPOSITES", "KEEP", "Exported", "export"]

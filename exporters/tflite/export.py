@@ -15,6 +15,7 @@ from aot.files import replacing
 
 from . import quantize as quantization
 from . import (  # noqa: F401  each registers rows
+    rows_composites,
     rows_contraction,
     rows_control,
     rows_elementwise,
@@ -28,6 +29,7 @@ from .complex_numbers import PARTS, Complex, Math, parts
 from .flatbuffer import Model, Signature
 from .kernels import NoKernel, Profile, profile
 from .lowering import Lowering, check_type
+from .rows_composites import COMPOSITES
 
 Named = tuple[str, tuple[str, ...]]           # a name in the program, and the names in the model
 #: operations of the dialect chlo that have rows
@@ -68,8 +70,9 @@ def export(source: Any, *, runtime: str = "current", input_names: Sequence[str] 
     Raises Refused with everything that the runtime cannot do, AotError where the source is no program.
     """
     quantization.check(quantize, calibration)
-    program = stablehlo.simplify(source if isinstance(source, stablehlo.Program) else stablehlo.read(source, keep=KEEP))
     graph, names = Math(Model(quantize == "float16"), profile(runtime)), Names()
+    program = stablehlo.read(source, keep=KEEP, composites=COMPOSITES)
+    stablehlo.simplify(stablehlo.resolve(program, rows_composites.rules(graph.profile)))
     _check_types(program, graph.profile)
     inputs = _named(names, "input", input_names or program.argument_names, program.input_types)
     outputs = _named(names, "output", output_names or program.result_names, program.output_types)

@@ -19,6 +19,8 @@ OPTIONS = {
     "SUM": "ReducerOptions", "REDUCE_PROD": "ReducerOptions", "REDUCE_MAX": "ReducerOptions", "REDUCE_MIN": "ReducerOptions",
     "REDUCE_ANY": "ReducerOptions", "REDUCE_ALL": "ReducerOptions", "GATHER": "GatherOptions",
     "STRIDED_SLICE": "StridedSliceOptions", "CUMSUM": "CumsumOptions", "TOPK_V2": "TopKV2Options",
+    "SOFTMAX": "SoftmaxOptions", "LOG_SOFTMAX": "LogSoftmaxOptions", "GELU": "GeluOptions", "LEAKY_RELU": "LeakyReluOptions",
+    "HARD_SWISH": "HardSwishOptions",
 }
 
 

@@ -41,7 +41,8 @@ CURRENT = {
     "SUM": "i32 i64 f32", "REDUCE_PROD": "i32 i64 f32", "REDUCE_MAX": "i8 i16 i32 i64 u8 f32",
     "REDUCE_MIN": "i8 i16 i32 i64 u8 f32", "REDUCE_ANY": "i1", "REDUCE_ALL": "i1",
     "BATCH_MATMUL": "f32", "FULLY_CONNECTED": "f32", "CONV_2D": "f32", "MAX_POOL_2D": "f32", "AVERAGE_POOL_2D": "f32",
-    "TOPK_V2": "i32 i64",
+    "TOPK_V2": "i32 i64", "SOFTMAX": "f32", "LOG_SOFTMAX": "f32", "GELU": "f32", "HARD_SWISH": "f32", "LEAKY_RELU": "f32",
+    "ELU": "f32", "RELU": "f32", "RELU6": "f32",
 
     "WHILE": ANY, "IF": "i1", "STABLEHLO_RNG_BIT_GENERATOR": "u64", "QUANTIZE": "f32", "DEQUANTIZE": "i8 f16",
 }
