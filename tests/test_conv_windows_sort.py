@@ -85,6 +85,11 @@ def test_reduce_window_composed(name):
     ("vmap of top_k", lambda m, lax: m.vmap(lambda y: lax.top_k(y, 3), 1), X),
     ("top_k of too many", lambda m, lax: lambda y: lax.top_k(y, 9), X),
     ("stop_gradient", lambda m, lax: m.grad(lambda x: total(lax, lax.mul(lax.stop_gradient(lax.sin(x)), x))), X),
+    ("stop_gradient, second derivatives", lambda m, lax: lambda x: [m.hessian(f)(x) for f in (
+        lambda x: total(lax, lax.mul(lax.stop_gradient(lax.sin(x)), lax.mul(x, x))),
+        m.jit(lambda x: total(lax, lax.mul(lax.sin(lax.stop_gradient(x)), x))))], X[0]),
+    ("stop_gradient, reverse over reverse through a loop", lambda m, lax: m.grad(m.grad(lambda x: lax.while_loop(
+        lambda s: lax.lt(s[0], 2), lambda s: (lax.add(s[0], 1), lax.sin(s[1])), (0, lax.stop_gradient(x)))[1] * x * x)), F(.3)),
     ("optimization_barrier", lambda m, lax: m.jit(m.grad(lambda x: total(lax, lax.mul(*lax.optimization_barrier((lax.sin(x), x)))))),
      X),
 )

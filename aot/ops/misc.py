@@ -69,7 +69,8 @@ class StopGradient(Primitive):
     def infer(self, x): return [x]
 
     def jvp(self, primals, tangents):
-        return list(primals), [Zero(tangent_aval(typeof(primals[0])))]
+        """The result stays under the primitive: an outer derivative is zero as well."""
+        return bind(self, *primals), [Zero(tangent_aval(typeof(primals[0])))]
 
     def vmap(self, axis, args, dims): return bind(self, *args), list(dims)
     def lower(self, e, ins, outs, x): return [x]
