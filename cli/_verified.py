@@ -12,6 +12,9 @@ _FIGURES = (("max_abs_error", "abs"), ("max_rel_error", "rel"), ("max_ulp_error"
 
 def print_cases(report: dict[str, Any]) -> None:
     """One line a case, and one for each of its results that differs."""
+    if report["ok"] is None:
+        click.echo(f"{report['file']}: {report['why']}")
+        return
     outcome = "right" if report["ok"] else "NOT RIGHT"
     click.echo(f"{report['file']}: {outcome} in its runtime, compared with XLA")
     rows = []

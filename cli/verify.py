@@ -15,13 +15,14 @@ from ._output import loader_warnings, print_json, stage, table
               help="Require a signature by this public key, or by one of several.")
 @click.option("--against", metavar="FILE", help="For an exported file: the .aot artifact or StableHLO file that it came from.")
 @click.option("--function", metavar="NAME", help="With --against: which function of the artifact.  [default: the only one]")
-@click.option("--report", type=click.Choice(["html", "json"]), help="With --against: print the report as a page or as JSON.")
+@click.option("--report", type=click.Choice(["html", "json"]), help="Print the report on exported files as a page, or as JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(file: str, rtol: float | None, strict: bool, keys: tuple[str, ...], against: str | None, function: str | None,
             report: str | None, as_json: bool) -> int:
     """Check the signature, every member's checksum, and replay the inputs recorded at build time.
 
-    A file that `aot export` wrote is run in its own runtime and compared with XLA on recorded, random and edge inputs.
+    Exported files are run in their own runtime and compared with XLA on recorded, random and edge inputs: those that lie
+    next to an artifact under the names that `aot build` and `aot export` give them, or one with --against.
     Exits with 3 when a result differs by more than the tolerance.
 
     \b
@@ -30,9 +31,9 @@ def command(file: str, rtol: float | None, strict: bool, keys: tuple[str, ...], 
     """
     if against is not None:
         return _exported(file, against, function, rtol, "json" if as_json else report)
-    if function or report:
-        raise click.UsageError("--function and --report need --against")
-    return _artifact(file, rtol, strict, keys, as_json)
+    if function:
+        raise click.UsageError("--function needs --against")
+    return _artifact(file, rtol, strict, keys, "json" if as_json else report)
 
 
 def _exported(file: str, against: str, function: str | None, rtol: float | None, form: str | None) -> int:
@@ -50,15 +51,24 @@ def _exported(file: str, against: str, function: str | None, rtol: float | None,
     return OK if report["ok"] else DIFFERS
 
 
-def _artifact(file: str, rtol: float | None, strict: bool, keys: tuple[str, ...], as_json: bool) -> int:
+def _artifact(file: str, rtol: float | None, strict: bool, keys: tuple[str, ...], form: str | None) -> int:
     from aot import replay
+    from aot.exporters import report_page, verify
+
+    from ._verified import print_cases
     with stage(f"verifying {file}"), loader_warnings():
         report = replay.verify(file, rtol=rtol, strict=strict, trusted_keys=keys or None)
-    if as_json:
-        print_json(report)
+        exported = verify.beside(file, rtol)
+    ok = report["ok"] and all(r["ok"] is not False for r in exported)
+    if form == "html":
+        click.echo(report_page.page(*exported))
+    elif form == "json":
+        print_json({**report, "ok": ok, "exported": exported})
     else:
         _print(report)
-    return OK if report["ok"] else DIFFERS
+        for r in exported:
+            print_cases(r)
+    return OK if ok else DIFFERS
 
 
 def _print(report: dict) -> None:

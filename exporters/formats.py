@@ -20,11 +20,13 @@ class Format:
     `save(path) -> files` or raises `report.Refused`, and optionally `KEEP` and `COMPOSITES` (see `stablehlo.read`); its
     submodule `run` has `open_file(path)`, which gives a function from the program's inputs to its results.
     options: those of `export`, with a word of help.  from_source: `export` takes the Source instead of its Program.
+    runtime: the package that runs the files, "" for one that is always there.
     """
     suffix: str
     module: str
     options: Mapping[str, str]
     from_source: bool = False
+    runtime: str = ""
 
     def load(self, part: str = "") -> Any:
         """The module, or its submodule of this name."""
@@ -33,10 +35,12 @@ class Format:
 
 FORMATS = {
     "onnx": Format(".onnx", "aot.exporters.onnx", {"opset": "version of the operators, 18 to 28",
-                                                    "dynamic_batch": "the source at another size of the first axes"}),
+                                                    "dynamic_batch": "the source at another size of the first axes"},
+                   runtime="onnxruntime"),
     "tflite": Format(".tflite", "aot.exporters.tflite", {"runtime": "the runtime to write for: current or 2.14",
                                                           "quantize": "float16 or int8",
-                                                          "calibration": "for int8: lists of typical inputs"}),
+                                                          "calibration": "for int8: lists of typical inputs"},
+                     runtime="ai_edge_litert"),
     "stablehlo": Format(".mlirbc", "aot.exporters.portable", {"composites": "keep the names of functions of aot.nn"},
                         from_source=True),
 }

@@ -9,13 +9,22 @@ td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}.right{colo
 .skipped{color:#666}td.n{text-align:right;font-variant-numeric:tabular-nums}"""
 
 
-def page(report: dict[str, Any]) -> str:
-    """HTML of what `verify.verify` returns."""
-    title = f"{report['file']}: {'right' if report['ok'] else 'NOT RIGHT'}"
+def page(*reports: dict[str, Any]) -> str:
+    """HTML of what `verify.verify` returns, for one file or several."""
+    title = ", ".join(map(_title, reports)) or "no exported files"
+    return (f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{_STYLE}</style>"
+            f"{''.join(map(_file, reports))}</html>\n")
+
+
+def _title(report: dict[str, Any]) -> str:
+    outcome = {True: "right", False: "NOT RIGHT", None: report.get("why", "")}[report["ok"]]
+    return f"{report['file']}: {outcome}"
+
+
+def _file(report: dict[str, Any]) -> str:
     head = f"<p>{escape(report['function'])} as {escape(report['format'])}, compared with XLA on the same inputs.</p>"
     cases = "\n".join(_case(c) for c in report["cases"])
-    return (f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{_STYLE}</style>"
-            f"<h1>{escape(title)}</h1>{head}\n{cases}</html>\n")
+    return f"<h1>{escape(_title(report))}</h1>{head}\n{cases}"
 
 
 def _case(case: dict[str, Any]) -> str:

@@ -5,23 +5,25 @@ end the process, and some inputs would keep a loop running for ever.
 """
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from aot import targets
 from aot.errors import AotError
 from aot.replay import compare
 
 from . import formats, stablehlo
 from .judge import read_arrays, write_arrays
-from .source import Source
+from .source import Source, of_artifact
 
 TIMEOUT = 60.0          # seconds for a case
 
@@ -63,6 +65,37 @@ def verify(source: Source, path: str, *, rtol: float | None = None, random: int 
     counted = [r for r in rows if r["outcome"] != "skipped"]
     return {"file": path, "format": format, "function": source.name, "cases": rows,
             "ok": bool(counted) and all(r["outcome"] == "right" for r in counted)}
+
+
+def beside(artifact: str | os.PathLike, rtol: float | None = None) -> list[dict[str, Any]]:
+    """Compare the exported files that lie next to an artifact, by the names that builds give them, with its functions.
+
+    Returns a report as of `verify` for each; `ok` is None, and `why` says why, where the format's runtime is not installed.
+    A file of a function is `FUNCTION.onnx` or, for a target with an option, `FUNCTION-OPTION.onnx`; one of an artifact with
+    a single function may have the artifact's name instead.
+    """
+    import aot_runtime
+    names, reports = aot_runtime.load(artifact).keys(), []
+    folder, base = os.path.split(os.path.splitext(os.fspath(artifact))[0])
+    for function, stem in dict.fromkeys([*zip(names, names), *((n, base) for n in names if len(names) == 1)]):
+        for name, row in formats.FORMATS.items():
+            for option, options in {"": {}, **targets.FORMATS.get(name, ("", {}))[1]}.items():
+                path = os.path.join(folder, f"{stem}{option and '-' + option}{row.suffix}")
+                if os.path.isfile(path):
+                    reports.append(_beside(artifact, function, name, path, options, rtol))
+    return reports
+
+
+def _beside(artifact: str | os.PathLike, function: str, name: str, path: str, options: Mapping[str, Any],
+            rtol: float | None) -> dict[str, Any]:
+    row = formats.FORMATS[name]
+    if row.runtime and importlib.util.find_spec(row.runtime) is None:
+        why = f"not run: the package {row.runtime} is not installed"
+        return {"file": path, "format": name, "function": function, "cases": [], "ok": None, "why": why}
+    how: dict[str, Any] = {}
+    if "quantize" in options:
+        how = dict(row.load().VERIFICATION[options["quantize"]])
+    return verify(of_artifact(os.fspath(artifact), function), path, **(how if rtol is None else {**how, "rtol": rtol}))
 
 
 def extend(report: dict[str, Any], other: dict[str, Any], what: str) -> None:

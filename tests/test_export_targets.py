@@ -1,6 +1,7 @@
 """Files of other formats as targets of a project."""
 from __future__ import annotations
 
+import importlib.util
 import json
 
 import numpy as np
@@ -58,6 +59,11 @@ def test_files_are_built_verified_and_kept_up_to_date(project, capsys):
     logits = np.tanh(x @ np.load("w.npz")["w"])
     assert np.allclose(y, np.exp(logits) / np.exp(logits).sum(1, keepdims=True), atol=1e-5)
     capsys.readouterr()
+    assert main(["verify", "build/predict.aot", "--json"]) == 0
+    exported = json.loads(capsys.readouterr().out)["exported"]
+    assert {r["file"] for r in exported} == {f"build/{f}" for f in FILES if not f.endswith(".aot")}
+    assert all({"recorded", "random 0", "zeros"} <= {c["name"] for c in r["cases"]} and r["ok"] for r in exported)
+    capsys.readouterr()
     assert main(["build"]) == 0 and "1 up to date" in capsys.readouterr().err
     (project / "build/predict.onnx").unlink()
     assert main(["build", "--message-format", "json"]) == 0
@@ -87,3 +93,22 @@ def test_unknown_options(name, message):
 def test_an_artifact_has_no_such_part(project, capsys):
     assert main(["compile", "m.py:eigen", "--arg", "f32[4,4]", "-t", "onnx"]) == 1
     assert "onnx is a file of its own" in capsys.readouterr().err
+
+
+def test_files_next_to_an_artifact_are_verified_with_it(project, capsys, monkeypatch):
+    """By either name; one that another function was exported to is found out, one without its runtime is not run."""
+    (project / "m.py").write_text("def double(x): return x + x\ndef triple(x): return 3 * x\n")
+    assert main(["compile", "m.py:double", "--arg", "f32[3]", "-o", "model.aot"]) == 0
+    assert main(["export", "model.aot", "--format", "onnx", "-o", "model.onnx", "--no-verify"]) == 0
+    assert main(["export", "m.py:double", "--arg", "f32[3]", "--format", "tflite", "--no-verify"]) == 0
+    capsys.readouterr()
+    assert main(["verify", "model.aot"]) == 0
+    out = capsys.readouterr().out
+    assert "model.onnx: right in its runtime" in out and "double.tflite: right in its runtime" in out
+    assert main(["export", "m.py:triple", "--arg", "f32[3]", "--format", "onnx", "-o", "double-26.onnx", "--no-verify"]) == 0
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "ai_edge_litert" else real(name, *a))
+    assert main(["verify", "model.aot", "--report", "html"]) == 3
+    out = capsys.readouterr().out
+    assert "double-26.onnx: NOT RIGHT" in out and "model.onnx: right" in out
+    assert "double.tflite: not run: the package ai_edge_litert is not installed" in out

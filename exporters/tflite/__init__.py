@@ -6,5 +6,6 @@
 from __future__ import annotations
 
 from .export import COMPOSITES, KEEP, Exported, export
+from .quantize import VERIFICATION
 
-__all__ = ["COMPOSITES", "KEEP", "Exported", "export"]
+__all__ = ["COMPOSITES", "KEEP", "VERIFICATION", "Exported", "export"]
