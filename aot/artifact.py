@@ -4,17 +4,18 @@ Files are written to a temporary name and renamed, so a reader sees all or nothi
 """
 from __future__ import annotations
 
+import io
 import json
 import os
 import platform
 import struct
 import time
 import zipfile
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
@@ -88,12 +89,7 @@ def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mappi
     Raises AotError when a file cannot be written or a name is used twice.
     """
     functions, path, weights = list(functions), os.fspath(path), weights or {}
-    host = host_info()
-    tools = {"jaxlib": host["jaxlib"], "python": platform.python_version(), "numpy": np.__version__,
-             "ml_dtypes": ml_dtypes.__version__}
-    manifest: dict[str, Any] = {"format": "aot", "schema": SCHEMA, "producer": f"aotc {__version__}", "members": {},
-                                "toolchain": tools, "functions": {}, **_created(),
-                                **({"provenance": dict(revision)} if revision else {})}
+    manifest = _manifest(revision)
     apart = {k: v for k, v in weights.items() if k in separate}
     files = [path, path.removesuffix(".aot") + ".weights.safetensors"][:1 + bool(apart)]
     if apart:
@@ -102,13 +98,33 @@ def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mappi
         with replacing(files[1]) as f:
             f.writelines(pack_tensors(apart))
     inside = {k: v for k, v in weights.items() if k not in apart}
-    with replacing(path) as f, zipfile.ZipFile(f, "w") as z:
-        for name, parts in _contents(functions, inside, manifest["functions"]):
+    with replacing(path) as f:
+        _write(f, manifest, functions, inside)
+    return files
+
+
+def as_bytes(functions: Iterable[Function], weights: Mapping[str, np.ndarray] | None = None) -> bytes:
+    """The bytes of an artifact.  Raises AotError when a name is used twice."""
+    f = io.BytesIO()
+    _write(f, _manifest(), list(functions), weights or {})
+    return f.getvalue()
+
+
+def _manifest(revision: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A manifest that lists nothing yet."""
+    tools = {"jaxlib": host_info()["jaxlib"], "python": platform.python_version(), "numpy": np.__version__,
+             "ml_dtypes": ml_dtypes.__version__}
+    return {"format": "aot", "schema": SCHEMA, "producer": f"aotc {__version__}", "members": {}, "toolchain": tools,
+            "functions": {}, **_created(), **({"provenance": dict(revision)} if revision else {})}
+
+
+def _write(f: BinaryIO, manifest: dict[str, Any], functions: list[Function], weights: Mapping[str, np.ndarray]) -> None:
+    with zipfile.ZipFile(f, "w") as z:
+        for name, parts in _contents(functions, weights, manifest["functions"]):
             manifest["members"][name] = add_member(z, name, parts)
-        bill = provenance.sbom(", ".join(manifest["functions"]), tools, manifest.get("created", ""))
+        bill = provenance.sbom(", ".join(manifest["functions"]), manifest["toolchain"], manifest.get("created", ""))
         manifest["members"]["sbom.json"] = add_member(z, "sbom.json", [bill])
         add_member(z, "manifest.json", [json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()])
-    return files
 
 
 def _created() -> dict[str, str]:
@@ -215,8 +231,10 @@ def pack_tensors(arrays: Mapping[str, np.ndarray]) -> list:
 
 # ---- descriptions of pytrees and arrays ----------------------------------------------------------------------------
 
-def describe_tree(treedef: Any, where: str = "") -> Any:
-    """TREE of a PyTreeDef.  Raises AotError for dictionary keys that JSON cannot hold."""
+def describe_tree(treedef: Any, where: str = "", custom: Callable[[type, Any], dict] | None = None) -> Any:
+    """TREE of a PyTreeDef.  Raises AotError for dictionary keys that JSON cannot hold.
+
+    custom(class, metadata) gives `registered` and further fields for nodes of other classes than containers, or raises."""
     data, children = treedef.node_data(), treedef.children()
     if data is None:
         return "*" if treedef.num_leaves else None
@@ -224,22 +242,47 @@ def describe_tree(treedef: Any, where: str = "") -> Any:
     if cls is type(None):
         return None
     if cls in (tuple, list):
-        return {cls.__name__: [describe_tree(c, where) for c in children]}
+        return {cls.__name__: [describe_tree(c, where, custom) for c in children]}
+    further = custom(cls, meta) if custom and cls not in (dict, OrderedDict) else {}
     if issubclass(cls, dict):
-        return _describe_dict(cls, meta, children, where)
+        return {**_describe_dict(cls, meta, children, where, custom), **further}
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return {"namedtuple": cls.__name__, "fields": _fields(cls._fields, children, where)}
-    return {"node": cls.__name__, "fields": _fields(_attributes(treedef, len(children)), children, where)}
+        return {"namedtuple": cls.__name__, "fields": _fields(cls._fields, children, where, custom), **further}
+    return {"node": cls.__name__, "fields": _fields(_attributes(treedef, len(children)), children, where, custom), **further}
 
 
-def _fields(names: Sequence, children: Sequence, where: str) -> list:
-    return [[n, describe_tree(c, where)] for n, c in zip(names, children)]
+def _fields(names: Sequence, children: Sequence, where: str, custom: Any) -> list:
+    return [[n, describe_tree(c, where, custom)] for n, c in zip(names, children)]
 
 
-def _describe_dict(cls: type, meta: Any, children: Sequence, where: str) -> dict:
+def _describe_dict(cls: type, meta: Any, children: Sequence, where: str, custom: Any) -> dict:
     keys = meta[1] if issubclass(cls, defaultdict) else meta  # a defaultdict's metadata is (factory, keys)
-    pairs = [[_json_key(k, where), describe_tree(c, where)] for k, c in zip(keys, children)]
+    pairs = [[_json_key(k, where), describe_tree(c, where, custom)] for k, c in zip(keys, children)]
     return {"dict": pairs, **({"ordered": True} if cls.__name__ == "OrderedDict" else {})}
+
+
+def read_tree(tree: Any, custom: Callable[[dict], tuple[type, Any]]) -> Any:
+    """The PyTreeDef of a TREE that has been checked.
+
+    custom(node) gives class and metadata of nodes of other classes, or raises."""
+    from aot import tree_util
+    if tree == "*":
+        return tree_util.tree_structure(0)
+    if tree is None:
+        return tree_util.tree_structure(None)
+    if "tuple" in tree or "list" in tree:
+        kind, children = next(iter(tree.items()))
+        data: tuple = {"tuple": tuple, "list": list}[kind], None
+    else:
+        pairs = tree["dict"] if "dict" in tree else tree["fields"]
+        keys, children = [_read_key(k) for k, _ in pairs], [c for _, c in pairs]
+        data = custom(tree) if "fields" in tree or "registered" in tree else (
+            (OrderedDict, tuple(keys)) if tree.get("ordered") else (dict, keys))
+    return tree_util.from_node(data, [read_tree(c, custom) for c in children])
+
+
+def _read_key(k: Any) -> Any:
+    return tuple(map(_read_key, k)) if isinstance(k, list) else k
 
 
 def _json_key(k: Any, where: str) -> Any:

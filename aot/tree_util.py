@@ -214,6 +214,11 @@ def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
     return treedef.children()
 
 
+def from_node(node_data: tuple[type, Any], children: Iterable[PyTreeDef]) -> PyTreeDef:
+    """The structure of a node, from what `treedef.node_data()` says of it and the structures of its children."""
+    return tree_structure(0).from_node_data_and_children(default_registry, node_data, list(children))
+
+
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Whether the structure is one node without children: a leaf, None or an empty container."""
     return treedef.num_nodes == 1

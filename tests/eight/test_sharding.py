@@ -363,3 +363,25 @@ def test_layouts_on_several_devices():
         total, product = f(a, b)
         assert total.format == columns and np.array_equal(total, 2 * ARR) and np.array_equal(product, ARR @ ARR.T)
     assert np.array_equal(aot.jit(lambda a: a.sum(0))(x), ARR.sum(0)) and np.array_equal(x + plain, 2 * ARR)
+
+
+def test_exported_program_of_several_devices():
+    """It is called where a mesh of its shape is set, and keeps its layouts; also its derivative, and after a round trip."""
+    from aot import export
+    f = lambda x: lax.with_sharding_constraint(jnp.sin(x) @ jnp.ones((8, 8), F), NamedSharding(GRID, P("x", "y")))
+    sharded = aot.jit(f, in_shardings=NamedSharding(GRID, P("x", None)), out_shardings=NamedSharding(GRID, P("x", "y")))
+    with aot.set_mesh(GRID):
+        made = export.export(sharded)(ARR)
+        read = export.deserialize(made.serialize(vjp_order=1))
+        assert made.nr_devices == 8 and (read.in_specs, read.out_specs) == ((P("x"),), (P("x", "y"),)) and read.mesh == made.mesh
+        for e in (made, read):
+            assert e.call(ARR).sharding.spec == P("x", "y")
+            np.testing.assert_allclose(e.call(ARR), f(ARR), rtol=1e-5)
+            np.testing.assert_allclose(aot.jit(e.call)(ARR), f(ARR), rtol=1e-5)
+            np.testing.assert_allclose(aot.grad(lambda x: (e.call(x) ** 2).sum())(ARR), aot.grad(lambda x: (f(x) ** 2).sum())(ARR),
+                                       rtol=1e-4)
+    assert [h is not None for h in made.in_shardings_hlo] == [True]
+    with pytest.raises(ValueError, match="exported for 8 devices"):
+        made.call(ARR)
+    with aot.set_mesh(LINE), pytest.raises(ValueError, match="a mesh of the shape"):
+        made.call(ARR)

@@ -1,0 +1,501 @@
+"""Programs that outlive this process: a jitted function as portable StableHLO with its signature.
+
+`export(jit(f))(*args)` gives an `Exported`; its `serialize()` is an `.aot` artifact (docs/format.md) without executables, so
+`aot inspect`, `aot verify` and the loader read it too, and `deserialize` gives back an Exported that functions can call.
+"""
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from aot import artifact, dtypes, mlir, xla
+from aot.ops.call import Primitive
+from aot.ops.random import IMPLS
+from aot.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, absent_mesh, get_mesh
+from aot.source import api_boundary
+from aot.stages import PLATFORMS, Wrapped
+from aot.symbolic import SymbolicScope, is_symbolic_dim, symbolic_args_specs, symbolic_shape
+from aot.trace import ShapedArray, ShapeDtypeStruct, bind, eval_jaxpr, typeof
+from aot.tree_util import (
+    PyTreeDef,
+    from_node,
+    keystr,
+    structure_differences,
+    tree_flatten,
+    tree_flatten_with_path,
+    treedef_tuple,
+)
+from aot_runtime import Artifact, ArtifactError
+
+minimum_supported_calling_convention_version = 9
+maximum_supported_calling_convention_version = 10
+
+T = TypeVar("T")
+
+
+# ---- what may be left unchecked ----------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class DisabledSafetyCheck:
+    """A check that `export` or `call` shall leave out: `DisabledSafetyCheck.platform()`, `.custom_call(target)`."""
+    name: str
+
+    @classmethod
+    def platform(cls) -> DisabledSafetyCheck:
+        """Calls on a platform that the function was not exported for."""
+        return cls("platform")
+
+    @classmethod
+    def custom_call(cls, target: str) -> DisabledSafetyCheck:
+        """Custom calls of a target that need not exist, or mean the same, where the program is loaded."""
+        return cls(f"custom_call:{target}")
+
+    def is_custom_call(self) -> str | None:
+        """The target, if this is about custom calls."""
+        return self.name.removeprefix("custom_call:") if self.name.startswith("custom_call:") else None
+
+    def __str__(self) -> str: return self.name
+
+
+#: custom calls that every XLA knows, and kernels of jaxlib with a stable interface
+_LASTING = re.compile(r"Sharding|SPMD\w+ShapeTo\w+|SPMD\w+|LayoutConstraint|lapack_\w+_ffi|mhlo\.\w+|xla\.sdy\.\w+|TopK|"
+                      r"annotate_device_placement")
+
+
+# ---- exporting ---------------------------------------------------------------------------------------------------------
+
+def default_export_platform() -> str:
+    """The platform that `export` lowers for when none is named: this process's."""
+    return "cpu"
+
+
+def export(fun_jit: Any, *, platforms: Sequence[str] | None = None, disabled_checks: Sequence[DisabledSafetyCheck] = (),
+           _override_lowering_rules: Any = None) -> Callable[..., Exported]:
+    """A function of the same arguments (arrays or ShapeDtypeStructs) that gives fun_jit as an `Exported`.
+
+    platforms: of "cpu", "cuda", "rocm" and "tpu".  Raises ValueError for what is not the result of `jit`, and in the call
+    for custom calls that need not mean the same elsewhere; NotImplementedError for programs that call back into Python."""
+    if not isinstance(fun_jit, Wrapped):
+        raise ValueError(f"export takes the result of jit, got {fun_jit!r}. hint: export(jit(f))(*args)")
+    if _override_lowering_rules:
+        raise NotImplementedError("export: lowering rules belong to primitives here. hint: write what differs with "
+                                  "lax.platform_dependent")
+    wanted = tuple(platforms) if platforms is not None else (default_export_platform(),)
+    if not wanted or any(p not in PLATFORMS for p in wanted):
+        raise ValueError(f"export: platforms={wanted!r}. hint: name one or more of {', '.join(PLATFORMS)}")
+
+    @api_boundary
+    def exported(*args, **kwargs):
+        return _exported(fun_jit.trace(*args, **kwargs), wanted, tuple(disabled_checks))
+    return exported
+
+
+def _exported(traced: Any, platforms: tuple[str, ...], disabled: tuple[DisabledSafetyCheck, ...]) -> Exported:
+    programs, lowered = {}, None
+    for platform in platforms:
+        lowered = traced.lower(lowering_platforms=(platform,))
+        programs[platform] = _portable(lowered, platform, disabled)
+    assert lowered is not None
+    ins, outs = traced.shardings or ([None] * len(traced.in_avals), [None] * len(traced.out_avals))
+    jaxpr, mesh = traced.entry.jaxpr, lowered.mesh
+    return Exported(traced.fun_name, traced.in_tree, tuple(traced.in_avals), traced.out_tree, tuple(traced.out_avals),
+                    platforms, programs, disabled, mesh and AbstractMesh(mesh.axis_sizes, mesh.axis_names),
+                    tuple(map(_spec, ins)), tuple(map(_spec, outs)),
+                    _get_vjp=lambda e: _vjp(e, lambda *xs: eval_jaxpr(jaxpr, xs)))
+
+
+def _spec(s: Any) -> PartitionSpec | None:
+    s = None if s is None else s.bare
+    return s.spec if isinstance(s, NamedSharding) else None
+
+
+def _portable(lowered: Any, platform: str, disabled: Sequence[DisabledSafetyCheck]) -> bytes:
+    """The program with its constants, as bytes that later versions and other platforms read."""
+    from aot.lower.emitter import dense_text
+    from aot.lower.plain_lapack import expand
+    name = lowered.traced.fun_name
+    if lowered.callbacks:
+        raise NotImplementedError(f"{name} calls back into Python, which an exported program cannot contain. hint: remove "
+                                  "debug prints and callbacks from it")
+    text = lowered.text if platform == "cpu" or "@lapack_" not in lowered.text else expand(lowered.text)
+    allowed = {d.is_custom_call() for d in disabled}
+    for target in sorted(set(re.findall(r"custom_call @(\w+)", text)) - allowed):
+        if not _LASTING.fullmatch(target):
+            raise ValueError(f"{name} has custom calls of {target}, which need not exist or mean the same where the program "
+                             f"is loaded. hint: disabled_checks=[DisabledSafetyCheck.custom_call({target!r})] leaves this out")
+    if lowered.consts:
+        module = mlir.parse(text)
+        mlir.bind_arguments(module, {i: f"{dense_text(c)} : {typeof(c).physical.mlir}" for i, c in enumerate(lowered.consts)})
+        text = str(module)
+    return mlir.portable_bytecode(text)
+
+
+def _vjp(e: Exported, flat: Callable) -> Exported:
+    """The exported function of the flat arguments and the cotangents of results that have any, to those of arguments."""
+    from aot.api import vjp
+    from aot.dispatch import jit
+    n, smooth = len(e.in_avals), [_is_smooth(a) for a in e.out_avals]
+
+    def backward(*xs):
+        it = iter(xs[n:])
+        cts = [next(it) if s else np.zeros(a.shape, dtypes.float0) for s, a in zip(smooth, e.out_avals)]
+        back = vjp(lambda *args: list(flat(*args)), *xs[:n])[1](cts)
+        return tuple(b for b, a in zip(back, e.in_avals) if _is_smooth(a))
+    backward.__name__ = f"{e.fun_name}_vjp"
+    given = [*e.in_avals, *[a for a, s in zip(e.out_avals, smooth) if s]]
+    specs = [*e.in_specs, *[p for p, s in zip(e.out_specs, smooth) if s]]
+    mesh = get_mesh() if e.mesh is not None else None
+    if e.mesh is not None and (mesh is None or mesh.shape != e.mesh.shape):
+        raise ValueError(f"{e.fun_name} was exported for {e.nr_devices} devices. hint: take its vjp inside `with "
+                         f"aot.set_mesh(mesh):` with a mesh of the shape {dict(e.mesh.shape)}")
+    where = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type,
+                              sharding=NamedSharding(mesh, p) if mesh is not None and p is not None else None)
+             for a, p in zip(given, specs)]
+    return _exported(jit(backward).trace(*where), e.platforms, e.disabled_safety_checks)
+
+
+def _is_smooth(a: ShapedArray) -> bool: return isinstance(a.dtype, np.dtype) and dtypes.issubdtype(a.dtype, np.inexact)
+
+
+# ---- the exported function -----------------------------------------------------------------------------------------------
+
+@dataclass(eq=False)
+class Exported:
+    """A function as portable StableHLO, with its signature.
+
+    in_tree: of (args, kwargs).  in_avals, out_avals: flat.  mesh: of a program over several devices, without these;
+    in_specs, out_specs: how it splits arguments and results (None: not said)."""
+    fun_name: str
+    in_tree: PyTreeDef
+    in_avals: tuple[ShapedArray, ...]
+    out_tree: PyTreeDef
+    out_avals: tuple[ShapedArray, ...]
+    platforms: tuple[str, ...]
+    programs: dict[str, bytes]
+    disabled_safety_checks: tuple[DisabledSafetyCheck, ...] = ()
+    mesh: AbstractMesh | None = None
+    in_specs: tuple[PartitionSpec | None, ...] = ()
+    out_specs: tuple[PartitionSpec | None, ...] = ()
+    calling_convention_version: int = maximum_supported_calling_convention_version
+    _get_vjp: Callable[[Exported], Exported] | None = field(default=None, repr=False)
+
+    nr_devices = property(lambda self: 1 if self.mesh is None else self.mesh.size)
+    ordered_effects: tuple = field(default=(), init=False)
+    unordered_effects: tuple = field(default=(), init=False)
+    uses_global_constants = False
+    module_kept_var_idx = property(lambda self: tuple(range(len(self.in_avals))))
+
+    def __str__(self) -> str: return f"Exported(fun_name={self.fun_name}, ...)"
+    __repr__ = __str__
+
+    def mlir_module_of(self, platform: str | None = None) -> bytes:
+        """The portable bytecode for a platform; the name may be left out where all have the same."""
+        if platform is None and len(set(self.programs.values())) > 1:
+            raise ValueError(f"{self.fun_name} differs between the platforms {self.platforms}. hint: name one, as in "
+                             f"mlir_module_of({self.platforms[0]!r})")
+        return self.programs[platform or self.platforms[0]]
+
+    @property
+    def mlir_module_serialized(self) -> bytes:
+        """The StableHLO module as portable bytecode."""
+        return self.mlir_module_of()
+
+    def mlir_module(self) -> str:
+        """The StableHLO module as text; `@main` takes the flat arguments."""
+        return mlir.from_portable_bytecode(self.mlir_module_of())
+
+    in_shardings_hlo = property(lambda self: self._hlo(self.in_specs, self.in_avals))
+    out_shardings_hlo = property(lambda self: self._hlo(self.out_specs, self.out_avals))
+
+    def _hlo(self, specs: Sequence, avals: Sequence) -> tuple:
+        """Shardings as XLA has them (None: not said)."""
+        mesh = None if self.mesh is None else absent_mesh(self.mesh)
+        return tuple(None if mesh is None or s is None else xla.hlo_sharding(NamedSharding(mesh, s), a.ndim)
+                     for s, a in zip(specs, avals))
+
+    def in_shardings_jax(self, mesh: Mesh) -> tuple:
+        """How arguments are laid out on a mesh of devices (None: not said)."""
+        return tuple(None if s is None else NamedSharding(mesh, s) for s in self.in_specs)
+
+    def out_shardings_jax(self, mesh: Mesh) -> tuple:
+        """The same for results."""
+        return tuple(None if s is None else NamedSharding(mesh, s) for s in self.out_specs)
+
+    # ---- derivatives ----
+    def has_vjp(self) -> bool: return self._get_vjp is not None
+
+    def vjp(self) -> Exported:
+        """The backward function: of the flat arguments, then the cotangents of results, to the cotangents of arguments.
+
+        Integers and keys have no cotangents.  Raises ValueError where this was deserialized without."""
+        if self._get_vjp is None:
+            raise ValueError(f"No VJP is available for {self.fun_name}. hint: serialize(vjp_order=1) stores it")
+        if self._kept is None:
+            self._kept = self._get_vjp(self)
+        return self._kept
+
+    _kept: Exported | None = field(default=None, init=False, repr=False)
+
+    # ---- calling ----
+    @api_boundary
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it, also inside of functions that are traced; differentiable in reverse as far as there is a vjp.
+
+        Raises ValueError for arguments of other structures or types than it was exported for, and on other platforms."""
+        leaves, tree = tree_flatten((args, kwargs))
+        if tree != self.in_tree:
+            raise ValueError(f"{self.fun_name} was exported for arguments of another structure:\n"
+                             f"{self._differences(args, kwargs)}")
+        self._check_types(leaves, args, kwargs)
+        return self.out_tree.unflatten(self._call(*leaves))
+
+    def _differences(self, args: tuple, kwargs: dict) -> str:
+        mine = self.in_tree.unflatten([0] * self.in_tree.num_leaves)
+        found = structure_differences(mine, (args, kwargs))
+        return "\n".join(f"    at (args, kwargs){keystr(path)}: exported {a}, called with {b}" for path, a, b in found)
+
+    def _check_types(self, leaves: Sequence, args: tuple, kwargs: dict) -> None:
+        for i, (x, a) in enumerate(zip(leaves, self.in_avals)):
+            got = typeof(x)
+            if (got.shape, got.dtype) != (a.shape, a.dtype):
+                path = keystr(tree_flatten_with_path((args, kwargs))[0][i][0])
+                what = "Shape" if got.shape != a.shape else "Dtype"
+                raise ValueError(f"{what} mismatch for (args, kwargs){path} of {self.fun_name}: exported for {a.str_short()}, "
+                                 f"called with {got.str_short()}")
+
+    @cached_property
+    def _call(self) -> Callable:
+        """The function of flat arguments, with its derivative."""
+        from aot.custom import custom_vjp
+
+        @custom_vjp
+        def call(*leaves):
+            return bind(call_exported_p, *self._laid_out(leaves, self.in_specs), exported=self)
+
+        def forward(*leaves): return call(*leaves), leaves
+
+        def backward(leaves, cts):
+            found = iter(self.vjp()._call(*leaves, *[c for c, a in zip(cts, self.out_avals) if _is_smooth(a)]))
+            return tuple(next(found) if _is_smooth(a) else None for a in self.in_avals)
+        call.defvjp(forward, backward)
+        return call
+
+    def _laid_out(self, leaves: Sequence, specs: Sequence) -> list:
+        """Values on the devices of the mesh that is set, for a program over several."""
+        if self.mesh is None:
+            return list(leaves)
+        from aot.parallel import reshard
+        mesh = self.concrete_mesh()
+        return [reshard(x, NamedSharding(mesh, s if s is not None else PartitionSpec())) for x, s in zip(leaves, specs)]
+
+    def concrete_mesh(self) -> Mesh:
+        """The mesh that is set, which must have the shape that the program was exported for.  Raises ValueError."""
+        assert self.mesh is not None
+        mesh = get_mesh()
+        if mesh is None or mesh.shape != self.mesh.shape:
+            raise ValueError(f"{self.fun_name} was exported for {self.nr_devices} devices. hint: call it inside `with "
+                             f"aot.set_mesh(mesh):` with a mesh of the shape {dict(self.mesh.shape)}")
+        return mesh
+
+    # ---- storing ----
+    def serialize(self, vjp_order: int = 0) -> bytearray:
+        """An artifact of this and of that many derivatives of it.  Raises ValueError for a class in the arguments or results
+        that was not registered for this (see `register_pytree_node_serialization`)."""
+        return bytearray(artifact.as_bytes(_records(self, "call", vjp_order)))
+
+
+# ---- calls inside of programs ------------------------------------------------------------------------------------------
+
+class CallExported(Primitive):
+    """The exported program, as a function of the module that calls it."""
+    name = "call_exported"
+
+    def infer(self, *avals, exported): return list(exported.out_avals)
+    def shown(self, params): return {"name": params["exported"].fun_name}
+
+    def vmap(self, axis, args, dims, *, exported):
+        raise NotImplementedError(f"{exported.fun_name} was exported for arguments of fixed sizes and cannot be mapped. hint: "
+                                  "export jit(vmap(f)), or use lax.map")
+
+    def lower(self, e, ins, outs, *xs, exported):
+        name = _embed(e.module, exported)
+        types, results = ", ".join(a.mlir for a in ins), ", ".join(a.mlir for a in outs)
+        return e.ops(f"func.call @{name}({', '.join(xs)}) : ({types}) -> ({results})", len(outs))
+
+
+call_exported_p = CallExported()
+
+
+def _embed(module: Any, exported: Exported) -> str:
+    """Write the functions of an exported program into a module, once -> the name of the first."""
+    platform, unchecked = module.platform, DisabledSafetyCheck.platform() in exported.disabled_safety_checks
+    if platform not in exported.platforms and not unchecked:
+        raise ValueError(f"{exported.fun_name} was exported for {', '.join(exported.platforms)} and is used on {platform}. "
+                         f"hint: export(..., platforms=({platform!r}, ...)), or disable the check when exporting")
+    if id(exported) in module.functions:
+        return module.functions[id(exported)][0]
+    text = mlir.from_portable_bytecode(exported.mlir_module_of(platform if platform in exported.platforms else
+                                                               exported.platforms[0]))
+    body = _body(text)
+    names = {n: module._unique(exported.fun_name if n == "main" else n)
+             for n in re.findall(r"func\.func (?:public |private )?@([\w.$-]+)", body)}
+    if exported.mesh is not None:
+        from aot.ops.spmd import mesh_symbol
+        symbol = mesh_symbol(module, exported.concrete_mesh())
+        body = re.sub(r"(?m)^\s*sdy\.mesh @\w+ = .*\n", "", body)
+        names |= dict.fromkeys(re.findall(r"sdy\.mesh @(\w+) =", text), symbol)
+    body = re.sub(r"(?<!custom_call )@([\w.$-]+)", lambda m: f"@{names.get(m[1], m[1])}", body)
+    module.text.append(body.replace("func.func public ", "func.func private "))
+    module.functions[id(exported)] = names["main"], []
+    module.keep.append(exported)
+    return names["main"]
+
+
+def _body(text: str) -> str:
+    """What is inside of a module's braces, with the names of attributes replaced by what they stand for."""
+    lines = text.rstrip().splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("module"))
+    body = "\n".join(lines[start + 1:-1]) + "\n"
+    for name, value in reversed([line.split(" = ", 1) for line in lines[:start] if line.startswith("#")]):
+        body = re.sub(rf"{re.escape(name)}\b", lambda _: value, body)
+    return body
+
+
+# ---- storing -----------------------------------------------------------------------------------------------------------
+
+def _records(e: Exported, name: str, vjp_order: int) -> list[artifact.Function]:
+    """The functions of an artifact: one, or one for each platform where these differ, and those of derivatives."""
+    args, kwargs = e.in_tree.children()
+    keys = kwargs.node_data()[1]
+    tree = lambda t: artifact.describe_tree(t, e.fun_name, _registered_node)
+    arguments = [{"name": f"args[{i}]", "tree": tree(t)} for i, t in enumerate(args.children())] + [
+        {"name": k, "tree": tree(t), "keyword": True} for k, t in zip(keys, kwargs.children())]
+    inputs = _entries(e.in_tree, e.in_avals, e.in_specs if e.mesh else ())
+    outputs = _entries(e.out_tree, e.out_avals, e.out_specs if e.mesh else ())
+    out_tree, records = tree(e.out_tree), []
+    different = len(set(e.programs.values())) > 1
+    for platform in e.platforms if different else e.platforms[:1]:
+        program = e.programs[platform]
+        version = re.search(rb"StableHLO_v([\d.]+)", program[:64])
+        calls = sorted(set(re.findall(r"custom_call @(\w+)", mlir.from_portable_bytecode(program))))
+        about = {"fun_name": e.fun_name, "platforms": [platform] if different else list(e.platforms),
+                 "disabled_checks": [str(d) for d in e.disabled_safety_checks],
+                 "calling_convention_version": e.calling_convention_version,
+                 "weak": [[i for i, a in enumerate(avals) if a.weak_type] for avals in (e.in_avals, e.out_avals)]}
+        records.append(artifact.Function(
+            f"{name}.{platform}" if different else name, arguments, inputs, outputs, out_tree, list(range(len(inputs))),
+            program, version[1].decode() if version else "", custom_calls=calls,
+            source={"export": about}, mesh=[list(axis) for axis in e.mesh.shape.items()] if e.mesh else []))
+    return records + (_records(e.vjp(), f"{name}_vjp", vjp_order - 1) if vjp_order else [])
+
+
+def _entries(tree: PyTreeDef, avals: Sequence[ShapedArray], specs: Sequence) -> list[dict]:
+    paths = [keystr(path) for path, _ in tree_flatten_with_path(tree.unflatten(range(tree.num_leaves)))[0]]
+    entries = [artifact.describe_array(p, a.shape, a.dtype) for p, a in zip(paths, avals, strict=True)]
+    for entry, spec, a in zip(entries, specs, avals):
+        if spec is not None:
+            entry["sharding"] = [list(spec.axes(i)) for i in range(a.ndim)]
+    return entries
+
+
+def deserialize(blob: bytes | bytearray) -> Exported:
+    """What `Exported.serialize` wrote.  Raises ArtifactError for anything else, ValueError for classes in arguments or results
+    that are not registered here."""
+    read = Artifact(bytes(blob))
+    try:
+        return _read(read, "call")
+    except (KeyError, TypeError, IndexError, StopIteration):
+        raise ArtifactError("an artifact, but not one that `Exported.serialize` wrote", where=read.path) from None
+
+
+def _read(read: Artifact, name: str) -> Exported:
+    found = {k: f for k, f in read.manifest["functions"].items() if k == name or k.rpartition(".")[0] == name}
+    records = [(f, f["source"]["export"]) for f in found.values()]
+    first, about = records[0]
+    programs = {p: bytes(read.member(f["program"])) for f, a in records for p in a["platforms"]}
+    tree = lambda t: artifact.read_tree(t, _node_of)
+    named = {a["name"]: tree(a["tree"]) for a in first["arguments"] if a.get("keyword")}
+    positional = treedef_tuple([tree(a["tree"]) for a in first["arguments"] if not a.get("keyword")])
+    in_tree = treedef_tuple([positional, from_node((dict, list(named)), named.values())])
+    avals = [tuple(_aval(x, i in weak) for i, x in enumerate(first[side]))
+             for side, weak in zip(("inputs", "outputs"), about["weak"])]
+    specs = [tuple(PartitionSpec(*[tuple(d) or None for d in x["sharding"]]) if "sharding" in x else None for x in first[side])
+             for side in ("inputs", "outputs")]
+    mesh = AbstractMesh([n for _, n in first["mesh"]], [k for k, _ in first["mesh"]]) if first.get("mesh") else None
+    following = f"{name}_vjp"
+    kept = any(k.startswith(following) for k in read.manifest["functions"])
+    return Exported(about["fun_name"], in_tree, avals[0], tree(first["out_tree"]), avals[1], tuple(programs), programs,
+                    tuple(map(DisabledSafetyCheck, about["disabled_checks"])), mesh, *specs,
+                    calling_convention_version=about["calling_convention_version"],
+                    _get_vjp=(lambda _: _read(read, following)) if kept else None)
+
+
+def _aval(entry: dict, weak: bool) -> ShapedArray:
+    name, shape = entry["dtype"], tuple(entry["shape"])
+    if "data" not in entry:
+        return ShapedArray(shape, dtypes.as_dtype(name), weak)
+    return ShapedArray(shape, next(d for i in IMPLS.values() if (d := dtypes.KeyDType(i)).name == name))
+
+
+# ---- classes in arguments and results -----------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class _Registered:
+    nodetype: type
+    to_bytes: Callable[[Any], bytes]
+    from_bytes: Callable[[bytes], Any]
+
+
+_by_name: dict[str, _Registered] = {}
+_names: dict[type, str] = {}
+
+
+def register_pytree_node_serialization(nodetype: type[T], *, serialized_name: str, serialize_auxdata: Callable[[Any], bytes],
+                                       deserialize_auxdata: Callable[[bytes], Any],
+                                       from_children: Callable[[Any, Any], Any] | None = None) -> type[T]:
+    """Let arguments and results of serialized functions have nodes of a class that is registered as a pytree node.
+
+    serialized_name: its name in files.  serialize_auxdata: the metadata of a node as bytes, and back.  (from_children is not
+    needed: structures are made of class and metadata.)  Raises ValueError for a class or name that is registered already."""
+    if nodetype in _names:
+        raise ValueError(f"{nodetype} is registered for serialization already, as {_names[nodetype]!r}")
+    if serialized_name in _by_name:
+        raise ValueError(f"the name {serialized_name!r} is registered already, for {_by_name[serialized_name].nodetype}")
+    _by_name[serialized_name] = _Registered(nodetype, serialize_auxdata, deserialize_auxdata)
+    _names[nodetype] = serialized_name
+    return nodetype
+
+
+def register_namedtuple_serialization(nodetype: type[T], *, serialized_name: str) -> type[T]:
+    """The same for a named tuple."""
+    if not (isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
+        raise ValueError(f"{nodetype} is not a named tuple. hint: use register_pytree_node_serialization")
+    return register_pytree_node_serialization(nodetype, serialized_name=serialized_name, serialize_auxdata=lambda _: b"",
+                                              deserialize_auxdata=lambda _: None)
+
+
+def _registered_node(cls: type, metadata: Any) -> dict:
+    name = _names.get(cls)
+    if name is None:
+        raise ValueError(f"{cls} in the arguments or results cannot be serialized. hint: register_pytree_node_serialization or "
+                         "register_namedtuple_serialization says how")
+    return {"registered": name, "data": base64.b64encode(_by_name[name].to_bytes(metadata)).decode()}
+
+
+def _node_of(tree: dict) -> tuple[type, Any]:
+    found = _by_name.get(tree["registered"])
+    if found is None:
+        raise ValueError(f"the class {tree['registered']!r} is not registered in this process. hint: call "
+                         "register_pytree_node_serialization or register_namedtuple_serialization, as where it was written")
+    return found.nodetype, found.from_bytes(base64.b64decode(tree["data"]))
+
+
+__all__ = ["DisabledSafetyCheck", "Exported", "SymbolicScope", "default_export_platform", "deserialize", "export",
+           "is_symbolic_dim", "maximum_supported_calling_convention_version", "minimum_supported_calling_convention_version",
+           "register_namedtuple_serialization", "register_pytree_node_serialization", "symbolic_args_specs", "symbolic_shape"]
