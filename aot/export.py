@@ -423,7 +423,7 @@ def _read(read: Artifact, name: str) -> Exported:
     named = {a["name"]: tree(a["tree"]) for a in first["arguments"] if a.get("keyword")}
     positional = treedef_tuple([tree(a["tree"]) for a in first["arguments"] if not a.get("keyword")])
     in_tree = treedef_tuple([positional, from_node((dict, list(named)), named.values())])
-    avals = [tuple(_aval(x, i in weak) for i, x in enumerate(first[side]))
+    avals = [tuple(aval_of(x, i in weak) for i, x in enumerate(first[side]))
              for side, weak in zip(("inputs", "outputs"), about["weak"])]
     specs = [tuple(PartitionSpec(*[tuple(d) or None for d in x["sharding"]]) if "sharding" in x else None for x in first[side])
              for side in ("inputs", "outputs")]
@@ -436,7 +436,8 @@ def _read(read: Artifact, name: str) -> Exported:
                     _get_vjp=(lambda _: _read(read, following)) if kept else None)
 
 
-def _aval(entry: dict, weak: bool) -> ShapedArray:
+def aval_of(entry: dict, weak: bool) -> ShapedArray:
+    """The type that an ENTRY of an artifact describes."""
     name, shape = entry["dtype"], tuple(entry["shape"])
     if "data" not in entry:
         return ShapedArray(shape, dtypes.as_dtype(name), weak)

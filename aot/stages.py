@@ -32,7 +32,7 @@ class Wrapped(Protocol):
     def lower(self, *args: Any, **kwargs: Any) -> Lowered: ...
 
 
-def _args_info(stage: Any) -> Any:
+def arguments_info(stage: Any) -> Any:
     """(of the positional arguments, of the named ones), in their structure."""
     donated = stage.donated or (False,) * len(stage.in_avals)
     return stage.in_tree.unflatten([ArgInfo(a.shape, a.dtype, d) for a, d in zip(stage.in_avals, donated)])
@@ -46,7 +46,7 @@ class Traced:
         self.in_tree, self.out_tree = signature.in_tree, entry.out_tree
         self.in_avals, self.fun_name, self.donated = list(signature.avals), owner.name, entry.donated
 
-    args_info = property(_args_info)
+    args_info = property(arguments_info)
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
@@ -81,7 +81,7 @@ class Lowered:
         self.in_avals, self.out_avals = traced.in_avals, traced.out_avals
         self.donated = traced.entry.donated or (False,) * len(self.in_avals)
 
-    args_info = property(_args_info)
+    args_info = property(arguments_info)
 
     def _lower(self, **options: Any) -> tuple[str, list, list]:
         entry, name = self.traced.entry, f"jit_{self.traced.fun_name}"
@@ -94,6 +94,7 @@ class Lowered:
         return text, weights, callbacks
 
     out_info = property(lambda self: self.traced.out_info)
+    fun_name = property(lambda self: self.traced.fun_name)
 
     @property
     def consts(self) -> list:
@@ -130,16 +131,16 @@ class Lowered:
             executable = spmd.compile_text(self.text, self.mesh.device_tuple, self.callbacks, len(self._consts),
                                            len(self.out_avals), **options)
             return Compiled(self, spmd.load(executable, self.traced.entry.jaxpr, self.mesh, *self.shardings, self._consts,
-                                            self.callbacks))
+                                            self.callbacks), compiler_options)
         executable = cached.compile_text(self.text, host_callbacks=self.callbacks, **options)
-        return Compiled(self, Program(executable, self.out_avals, self._consts, self.text, self.callbacks))
+        return Compiled(self, Program(executable, self.out_avals, self._consts, self.text, self.callbacks), compiler_options)
 
 
 class Compiled:
     """An executable.  Call it with arguments of exactly the types that were traced."""
 
-    def __init__(self, lowered: Lowered, program):
-        self.lowered, self.program = lowered, program
+    def __init__(self, lowered: Any, program: Any, options: dict | None = None):
+        self.lowered, self.program, self.options = lowered, program, options
         self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
         self.in_avals, self.out_avals = lowered.in_avals, lowered.out_avals
 

@@ -171,19 +171,20 @@ def compile_text(text: str, devices: Sequence, callbacks: Sequence, weights: int
     return executable
 
 
-def load(executable: Any, jaxpr: Jaxpr, mesh: Mesh, in_shardings: Sequence, out_shardings: Sequence | None, weights: Sequence,
+def load(executable: Any, signature: Any, mesh: Mesh, in_shardings: Sequence, out_shardings: Sequence | None, weights: Sequence,
          callbacks: Sequence = ()) -> PartitionedProgram:
-    """An executable that was compiled from what `lower` gave."""
-    chosen = xla.parameter_tiles(executable, [typeof(w).ndim for w in weights] + [a.ndim for a in jaxpr.in_avals])
+    """An executable that was compiled from what `lower` gave.  signature: a jaxpr, or what else has in_avals and out_avals."""
+    in_avals, out_avals = signature.in_avals, signature.out_avals
+    chosen = xla.parameter_tiles(executable, [typeof(w).ndim for w in weights] + [a.ndim for a in in_avals])
     ins = [bare(s) or from_tiles(mesh, t) for s, t in zip(in_shardings, chosen[len(weights):])]
-    tiles = xla.output_tiles(executable, [a.ndim for a in jaxpr.out_avals])
+    tiles = xla.output_tiles(executable, [a.ndim for a in out_avals])
     results = out_shardings or [None] * len(tiles)
     outs = [bare(s) or from_tiles(mesh, t) for s, t in zip(results, tiles)]
     if any(isinstance(s, LaidOut) for s in (*in_shardings, *results)):
         orders = xla.layouts(executable, len(weights))
-        ins = [laid_out(*x) for x in zip(ins, orders[0], jaxpr.in_avals)]
-        outs = [laid_out(*x) for x in zip(outs, orders[1], jaxpr.out_avals)]
-    return PartitionedProgram(executable, mesh, jaxpr.in_avals, ins, jaxpr.out_avals, outs, weights, callbacks)
+        ins = [laid_out(*x) for x in zip(ins, orders[0], in_avals)]
+        outs = [laid_out(*x) for x in zip(outs, orders[1], out_avals)]
+    return PartitionedProgram(executable, mesh, in_avals, ins, out_avals, outs, weights, callbacks)
 
 
 def bare(s: Sharding | None) -> Sharding | None:

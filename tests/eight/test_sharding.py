@@ -385,3 +385,20 @@ def test_exported_program_of_several_devices():
         made.call(ARR)
     with aot.set_mesh(LINE), pytest.raises(ValueError, match="a mesh of the shape"):
         made.call(ARR)
+
+
+def test_executables_from_bytes():
+    """Compiled for a mesh, run on it, and on other devices."""
+    from aot.experimental.serialize_executable import deserialize_and_load, serialize
+    grid = Mesh(np.array(DEVICES[:4]).reshape(2, 2), ("x", "y"))
+    rows = NamedSharding(grid, P("x"))
+    made = serialize(aot.jit(lambda x: (x @ x.T, x * 2), in_shardings=rows).lower(ARR).compile())
+    again = deserialize_and_load(*made)
+    other = deserialize_and_load(*made, execution_devices=DEVICES[4:])
+    for run, devices in ((again, DEVICES[:4]), (other, DEVICES[4:])):
+        a, b = run(ARR)
+        assert np.array_equal(a, ARR @ ARR.T) and np.array_equal(b, 2 * ARR) and b.sharding.spec == P("x")
+        assert list(b.sharding.device_tuple) == devices
+    single = serialize(aot.jit(lambda x: x + 1).lower(ARR).compile())
+    moved = deserialize_and_load(*single, execution_devices=DEVICES[3:4])(ARR)
+    assert moved.device == DEVICES[3] and np.array_equal(moved, ARR + 1)

@@ -657,7 +657,7 @@ def host_info() -> dict[str, Any]:
             "jaxlib_build": getattr(v, "_git_hash", "")}
 
 
-def _misfit(exe: dict, device: str = "cpu") -> str | None:
+def misfit(exe: dict, device: str = "cpu") -> str | None:
     """Why this executable must not be tried on a device of this host, or None when it fits."""
     platform, host = device.partition(":")[0], host_info()
     if exe["platform"] != platform:
@@ -1209,7 +1209,7 @@ class Artifact:
 
     def fit(self) -> dict[str, list[tuple[str, str | None]]]:
         """For every function, (target, why it cannot run here or None) of each of its executables."""
-        return {name: [(exe["target"], _misfit(exe, self.device)) for exe in spec["executables"]]
+        return {name: [(exe["target"], misfit(exe, self.device)) for exe in spec["executables"]]
                 for name, spec in self.manifest["functions"].items()}
 
     def explain(self) -> str:
@@ -1289,7 +1289,7 @@ class Function:
                 _register_lapack()
         self._xla = x = _xla(self.artifact.device, prod(n for _, n in spec.get("mesh", ())))
         for exe in spec["executables"]:
-            why = _misfit(exe, self.artifact.device)
+            why = misfit(exe, self.artifact.device)
             if why is None:
                 blob = self.artifact.member(exe["member"])
                 try:
