@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-latest lint types bench bench-trace conformance conformance-api conformance-sharding api-coverage fuzz fuzz-artifacts fuzz-c \
-  docs clean venv
+  docs clean netron venv
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -27,6 +27,7 @@ help:
 	@echo "make fuzz-artifacts, fuzz-c   200,000 damaged artifacts against the loader in Python, in C"
 	@echo "make api-coverage, conformance-api, conformance-sharding, bench-trace   the API: names, calls and trace times against jax"
 	@echo "make conformance  the public StableHLO programs: FORMAT=onnx|tflite|xla [OPSET=21] [FILTER=regex]"
+	@echo "make netron       exported files in netron's parsers (needs node)"
 	@echo "make docs clean"
 
 # ---- environments ---------------------------------------------------------------------------------------------------
@@ -94,6 +95,11 @@ fuzz-artifacts: $(VENV)/.installed
 # Under the address and undefined-behaviour sanitizers; `make test` does 2,000 of them.
 fuzz-c: $(VENV)/.installed
 	FUZZ_C=200000 FUZZ_SEED=$${SEED:-1} $(PY) -m pytest -q tests/test_c_loader.py -k mutated
+
+netron: $(VENV)/.installed
+	@command -v node > /dev/null || { echo "error: make netron needs node"; exit 1; }
+	$(PY) -m pip install --quiet --disable-pip-version-check netron
+	JAX_PLATFORMS=cpu $(PY) -m tests.netron_files
 
 conformance: $(VENV)/.installed
 	$(PY) -m tests.conformance $(FORMAT) --workers $(WORKERS) $(if $(FILTER),-k '$(FILTER)') $(if $(OPSET),--set opset=$(OPSET)) $(OPTIONS)

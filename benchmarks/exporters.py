@@ -95,8 +95,8 @@ def exported(f, p, x):
     lowered = aot.jit(f).trace(p, x).lower()
     arrays = [*(np.asarray(c) for c in lowered.consts), *map(np.asarray, tree_util.tree_leaves(p))]
     start = time.perf_counter()
-    program = stablehlo.bind(stablehlo.read(lowered.text, keep=onnx.KEEP), {i: (f"p{i}", a) for i, a in enumerate(arrays)})
-    made = onnx.export(program)
+    program = stablehlo.read(lowered.text, keep=onnx.KEEP, composites=onnx.COMPOSITES)
+    made = onnx.export(stablehlo.bind(program, {i: (f"p{i}", a) for i, a in enumerate(arrays)}))
     return made, time.perf_counter() - start
 
 

@@ -229,6 +229,7 @@ FUNCTIONS = [
     ("qr", lambda a: jnp.linalg.qr(a)[1], (SPD,)),
     ("eigenvalues", lambda a: jnp.linalg.eigvalsh(a), (SPD,)),
     ("singular_values", lambda a: jnp.linalg.svd(a, compute_uv=False), (SQUARE,)),
+    ("general_eigenvalues", lambda a: jnp.linalg.eigvals(a), (SQUARE,)),
     ("matrix_power", lambda a: jnp.linalg.matrix_power(a / 10, 5), (SPD,)),
     ("expm", lambda a: jsp.linalg.expm(a / 10), (SPD,)),
     # numbers

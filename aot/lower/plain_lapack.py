@@ -7,7 +7,7 @@ right, but slow for large matrices.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,11 +57,7 @@ def _function(name: str, owner: str, target: str, kernel: str, config: dict[str,
                        hint="linalg.cholesky, solve, inv, det, qr, eigh and svd have a form without kernels; build others "
                             "for the target cpu and load them from Python")
     import aot
-    cuts = [tuple(map(slice, shape)) for shape, _ in _types(outs)]  # results that are not used may be larger
-
-    def f(*xs: Any) -> Any:
-        got = KERNELS[kernel](*xs, **config)
-        return [y[cut] for y, cut in zip(got if isinstance(got, tuple) else (got,), cuts)]
+    f = form(kernel, config, [shape for shape, _ in _types(outs)])
     with aot.enable_x64(True):
         lowered = aot.jit(f).trace(*[aot.ShapeDtypeStruct(shape, np.dtype(dtype)) for shape, dtype in _types(ins)]).lower()
     got = re.search(r"@main\(.*\) -> \((.*)\) \{", lowered.text)
@@ -69,6 +65,16 @@ def _function(name: str, owner: str, target: str, kernel: str, config: dict[str,
     inner = "\n".join(lowered.text.strip().splitlines()[1:-1])
     renamed = re.sub(r"@(\w[\w.]*)(?=\()", lambda m: f"@{name}" if m[1] == "main" else f"@{name}.{m[1]}", inner)
     return name, renamed.replace(f"func.func public @{name}(", f"func.func private @{name}(")
+
+
+def form(kernel: str, config: dict[str, Any], shapes: Sequence[tuple[int, ...]]) -> Callable:
+    """The function of a kernel's operands that gives its results in these shapes."""
+    cuts = [tuple(map(slice, shape)) for shape in shapes]          # results that are not used may be larger
+
+    def f(*xs: Any) -> Any:
+        got = KERNELS[kernel](*xs, **config)
+        return [y[cut] for y, cut in zip(got if isinstance(got, tuple) else (got,), cuts)]
+    return f
 
 
 # ---- kernels of one matrix ------------------------------------------------------------------------------------------

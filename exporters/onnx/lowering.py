@@ -184,7 +184,7 @@ def _why_no_row(op: Op, is_complex: bool) -> tuple[str, str]:
     target = str(op.attrs.get("call_target_name", ""))
     if target.startswith("lapack_"):
         return ("it calls LAPACK, which ONNX has no operator for",
-                "Cholesky, LU, QR and triangular systems of real matrices can be exported; eigenvalues cannot")
+                "eigh, svd, qr, cholesky, lu and solve can be exported; eigenvalues of general matrices and Schur forms cannot")
     if op.name == "custom_call":
         return ("it calls code that is not part of the program",
                 "use a function that is written in StableHLO operations, or keep this step outside of the exported function")

@@ -44,7 +44,8 @@ def _replace(block: Block, values: dict[Value, Value]) -> None:
 def _rule(op: Op) -> Callable[[Op], tuple[list[Op], list[Value]]] | None:
     if op.name in _NORMALIZATIONS:
         return lambda op: _traced(lambda *xs: _NORMALIZATIONS[op.name](op.attrs["epsilon"], op.attrs["feature_index"], *xs), op)
-    return None if op.operands and op.operands[0].dtype.kind == "c" else _RULES.get(_name(op))
+    rule = _RULES.get(_name(op))
+    return rule and (_kernel if op.operands[0].dtype.kind == "c" else rule)
 
 
 def _name(op: Op) -> str:
@@ -113,8 +114,9 @@ def _traced(f: Callable, op: Op, operands: Sequence[Value] | None = None) -> tup
 
 def _kernel(op: Op) -> tuple[list[Op], list[Value]]:
     """A LAPACK call by the form that compilers without the kernels get."""
-    from aot.lower.plain_lapack import KERNELS
-    return _traced(KERNELS[_name(op)], op)
+    from aot.lower.plain_lapack import form
+    config = {k: v if isinstance(v, bool) else chr(v) for k, v in _config(op).items()}
+    return _traced(form(_name(op), config, [r.shape for r in op.results]), op)
 
 
 # ---- normalization of batches ----------------------------------------------------------------------------------------
@@ -151,4 +153,5 @@ def _batch_norm_grad(epsilon: float, axis: int, x: Any, scale: Any, mean: Any, v
 _NORMALIZATIONS = {"batch_norm_inference": _normalized, "batch_norm_training": _batch_norm, "batch_norm_grad": _batch_norm_grad}
 
 _RULES: dict[str, Callable[[Op], tuple[list[Op], list[Value]]]] = {
-    "potrf": _potrf, "trsm": _trsm, **dict.fromkeys(("getrf", "geqrf", "orgqr"), _kernel)}
+    "potrf": _potrf, "trsm": _trsm,
+    **dict.fromkeys("gesdd gesvd geqrf getrf heevd orgqr ormqr syevd ungqr unmqr".split(), _kernel)}
