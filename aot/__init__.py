@@ -42,7 +42,8 @@ _EXPORTS = {
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient"), "aot.custom"),
 }
 _MODULES = tuple("""ad_checkpoint api array artifact build cache callbacks custom custom_batching debug distributed dlpack
-                    dtypes errors experimental export flatten_util image lax manifest mlir nn numpy ops project random scipy sharding
+                    dtypes errors experimental export ffi flatten_util image lax manifest mlir nn numpy ops profiler project
+                    random scipy sharding
                     spec stages targets test_util trace tree tree_util xla""".split())
 
 

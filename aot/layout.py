@@ -163,8 +163,8 @@ class LayoutConstraint(LinearOp):
         return bind(self, *args, layout=Layout(order, layout.tiling, layout.sub_byte_element_size_in_bits)), [d]
 
     def lower(self, e, ins, outs, x, *, layout):
-        order = list(reversed(layout.for_stored(ins[0]).major_to_minor))
-        text = f"dense<{order}> : tensor<{len(order)}xindex>" if order else "dense<> : tensor<0xindex>"
+        from aot.ops.callbacks import layout_text
+        text = layout_text(layout.for_stored(ins[0]).major_to_minor)
         return [e.op(f'stablehlo.custom_call @LayoutConstraint({x}) {{backend_config = "", operand_layouts = [{text}], '
                      f"result_layouts = [{text}]}} : ({ins[0].mlir}) -> {outs[0].mlir}")]
 

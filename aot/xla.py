@@ -248,6 +248,33 @@ def register_lapack() -> None:
             _mod("xc").register_custom_call_target(name, fn, platform=platform, api_version=api)
 
 
+def register_call_target(name: str, fn: Any, platform: str, api_version: int, **kwargs: Any) -> None:
+    """Make a function of a library callable from programs.  Raises XlaRuntimeError for a name that is taken."""
+    _mod("xc").register_custom_call_target(name, fn, platform=platform, api_version=api_version, **kwargs)
+
+
+def register_call_type(name: str, registration: Any, platform: str) -> None:
+    """Make a type known that functions of a library keep between calls."""
+    _mod("xc").register_custom_type(name, registration, platform=platform)
+
+
+def register_batch_partitionable(name: str) -> None:
+    """Let calls of a target be split over devices along leading dimensions."""
+    _mod("xc").register_custom_call_as_batch_partitionable(name)
+
+
+def include_dir() -> str:
+    """The folder of XLA's headers for such functions."""
+    import jaxlib
+    return os.path.join(os.path.dirname(os.path.abspath(jaxlib.__file__)), "include")
+
+
+def profiler() -> tuple[Any, Any]:
+    """XLA's profiler, and its reader of profiles."""
+    from jaxlib import _profile_data, _profiler
+    return _profiler, _profile_data
+
+
 def serialize(executable) -> bytes:
     return client().serialize_executable(executable)
 

@@ -13,42 +13,20 @@ from aot.trace import Primitive, ShapedArray, Zero, bind, tangent_aval, typeof
 IO, ORDERED, DEBUG = "io", "ordered", "debug"
 
 
-class Callback(Primitive):
-    """Call a Python function of numpy arrays.
+VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
-    kind: "pure" (may be dropped or repeated), "io" or "debug"; ordered: keep program order among ordered callbacks.
-    function returns a list of arrays of exactly `result_avals`."""
-    name = "callback"
+
+class ForeignCall(Primitive):
+    """A call of code that knows nothing of vmap: params vmap_method says what a batch is to it, result_avals what it gives."""
 
     def infer(self, *avals, result_avals, **_): return list(result_avals)
 
-    def effects(self, *, kind, ordered, **_):
-        return frozenset(() if kind == "pure" else (ORDERED, kind) if ordered else (kind,))
-
-    def shown(self, params): return {k: params[k] for k in ("function", "kind", "ordered", "result_avals")}
-
-    def jvp(self, primals, tangents, *, kind, **params):
-        outs = bind(self, *primals, kind=kind, **params)
-        if kind != "debug" and any(type(t) is not Zero for t in tangents):
-            what = "Pure callbacks" if kind == "pure" else "IO callbacks"
-            raise ValueError(f"{what} do not support JVP. hint: use custom_jvp or custom_vjp to give the derivative, or "
-                             "stop_gradient on the arguments")
-        return outs, [Zero(tangent_aval(typeof(o))) for o in outs]
-
-    def transpose(self, cts, *args, kind, **params):
-        raise ValueError(f"{kind} callbacks do not support transpose")
-
     def vmap(self, axis, args, dims, *, vmap_method, result_avals, **params):
-        rules = {"sequential": self._one_by_one, "sequential_unrolled": self._unrolled, "broadcast_all": self._batched,
-                 "expand_dims": self._batched, "legacy_vectorized": self._batched}
-        if params["kind"] == "debug":
-            vmap_method = "sequential_unrolled"
-        if params["ordered"]:
-            raise ValueError("Cannot `vmap` ordered effects. hint: pass ordered=False")
-        if vmap_method not in rules:
-            raise NotImplementedError("vmap is only supported for pure_callback and io_callback with a vmap_method. "
-                                      "hint: pass vmap_method='sequential', 'expand_dims' or 'broadcast_all'")
-        return rules[vmap_method](axis, args, dims, {**params, "vmap_method": vmap_method}, result_avals)
+        if vmap_method not in VMAP_METHODS:
+            raise NotImplementedError("vmap is only supported for pure_callback, io_callback and ffi_call with a vmap_method. "
+                                      f"hint: pass vmap_method=, one of {', '.join(map(repr, VMAP_METHODS))}")
+        rule = {"sequential": self._one_by_one, "sequential_unrolled": self._unrolled}.get(vmap_method, self._batched)
+        return rule(axis, args, dims, {**params, "vmap_method": vmap_method}, result_avals)
 
     def _one_by_one(self, axis, args, dims, params, result_avals):
         from aot.ops.loops import map_over
@@ -78,6 +56,37 @@ class Callback(Primitive):
         wide = tuple(a.update(shape=(axis.size, *a.shape)) for a in result_avals)
         return bind(self, *xs, result_avals=wide, **params), [0] * len(wide)
 
+
+class Callback(ForeignCall):
+    """Call a Python function of numpy arrays.
+
+    kind: "pure" (may be dropped or repeated), "io" or "debug"; ordered: keep program order among ordered callbacks.
+    function returns a list of arrays of exactly `result_avals`."""
+    name = "callback"
+
+    def effects(self, *, kind, ordered, **_):
+        return frozenset(() if kind == "pure" else (ORDERED, kind) if ordered else (kind,))
+
+    def shown(self, params): return {k: params[k] for k in ("function", "kind", "ordered", "result_avals")}
+
+    def jvp(self, primals, tangents, *, kind, **params):
+        outs = bind(self, *primals, kind=kind, **params)
+        if kind != "debug" and any(type(t) is not Zero for t in tangents):
+            what = "Pure callbacks" if kind == "pure" else "IO callbacks"
+            raise ValueError(f"{what} do not support JVP. hint: use custom_jvp or custom_vjp to give the derivative, or "
+                             "stop_gradient on the arguments")
+        return outs, [Zero(tangent_aval(typeof(o))) for o in outs]
+
+    def transpose(self, cts, *args, kind, **params):
+        raise ValueError(f"{kind} callbacks do not support transpose")
+
+    def vmap(self, axis, args, dims, **params):
+        if params["ordered"]:
+            raise ValueError("Cannot `vmap` ordered effects. hint: pass ordered=False")
+        if params["kind"] == "debug":
+            params = {**params, "vmap_method": "sequential_unrolled"}
+        return super().vmap(axis, args, dims, **params)
+
     def evaluate(self, args, params):
         from aot.array import Array, asarray
         host = [x._value if type(x) is Array else np.asarray(x, typeof(x).dtype) for x in args]
@@ -88,12 +97,12 @@ class Callback(Primitive):
         effect = kind != "pure"
         e.module.callbacks.append(HostCall(function, result_avals, effect))
         types_in, types_out = [a.mlir for a in ins], [a.mlir for a in outs]
-        layouts = lambda avals: [_layout(a.physical.shape) for a in avals]
+        layouts = lambda avals: [layout_text(range(len(a.physical.shape))) for a in avals]
         operands, lin, lout = list(xs), layouts(ins), layouts(outs)
         if effect:      # without ordered, the order is kept within one block
             token = e.token if ordered else e.block_token
             operands, types_in, types_out = [token, *xs], [TOKEN, *types_in], [TOKEN, *types_out]
-            lin, lout = [_layout(()), *lin], [_layout(()), *lout]
+            lin, lout = [layout_text(()), *lin], [layout_text(()), *lout]
         names = e.ops(f"stablehlo.custom_call @xla_ffi_python_cpu_callback({', '.join(operands)}) {{api_version = 4 : i32, "
                       f"backend_config = {{index = {index} : ui64}}, has_side_effect = {str(effect).lower()}, "
                       f"operand_layouts = [{', '.join(lin)}], result_layouts = [{', '.join(lout)}]}} : "
@@ -107,9 +116,9 @@ class Callback(Primitive):
         return names
 
 
-def _layout(shape) -> str:
-    n = len(shape)
-    return f"dense<{list(range(n - 1, -1, -1))}> : tensor<{n}xindex>" if n else "dense<> : tensor<0xindex>"
+def layout_text(order: Sequence[int]) -> str:
+    """A layout in MLIR's text.  order: the dimensions from the slowest to the fastest."""
+    return f"dense<{list(reversed(order))}> : tensor<{len(order)}xindex>" if order else "dense<> : tensor<0xindex>"
 
 
 class HostCall:
