@@ -4,12 +4,15 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+# A suite that runs in the background of a shell inherits SIGINT as ignored, and so would the commands that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["AOT_CACHE_DIR"] = tempfile.mkdtemp(prefix="aot-test-cache-")
 
