@@ -165,6 +165,7 @@ class JitFunction:
             raise ValueError(f"jit: the arguments {sorted(both)} are static and donated; a static argument has no buffer to "
                              "donate. hint: name them in one of the two")
         self.plain = not (self.static_nums or self.static_names)
+        self.positions: dict[int, tuple[list[int], list[int]]] = {}
         self.donates = bool(self.donate_nums or self.donate_names)
         self.entries: dict[Any, Entry] = per_function(fun, (self.static_nums, self.static_names, self.donate_nums,
                                                               self.donate_names))
@@ -175,22 +176,31 @@ class JitFunction:
 
     # ---- calling ----
     def __call__(self, *args, **kwargs):
-        if self.epoch is not gate.ready or kwargs:
+        if self.epoch is not gate.ready:
             return self._call_slow(args, kwargs)
-        buffers = []
-        for x in args:
-            kind = type(x)
-            if kind is Array:
-                buffers.append(x.buf)
-            elif kind is ndarray:
-                buffers.append(x)
-            else:
-                leaves, tree = _flatten(args)
-                fast = self.fast.get(tree)
-                buffers = [x.buf if type(x) is Array else x for x in leaves]
-                break
+        if kwargs or not self.plain:
+            try:
+                dynamic, named, static = self._split(args, kwargs)
+            except ValueError:      # a static argument without a hash: the slow path says so
+                return self._call_slow(args, kwargs)
+            leaves, tree = _flatten((dynamic, named))
+            fast = self.fast.get((tree, static))
+            buffers = [x.buf if type(x) is Array else x for x in leaves]
         else:
-            fast = self.fast.get(len(args))
+            buffers = []
+            for x in args:
+                kind = type(x)
+                if kind is Array:
+                    buffers.append(x.buf)
+                elif kind is ndarray:
+                    buffers.append(x)
+                else:
+                    leaves, tree = _flatten(args)
+                    fast = self.fast.get(tree)
+                    buffers = [x.buf if type(x) is Array else x for x in leaves]
+                    break
+            else:
+                fast = self.fast.get(len(args))
         if fast is None:
             return self._call_slow(args, kwargs)
         call, out_tree, donated = fast
@@ -215,26 +225,29 @@ class JitFunction:
         from aot.compile.eager import refuse_deleted
         refuse_deleted(buffers)
 
-    def _install_fast(self, tree, entry: Entry, callbacks: Sequence) -> None:
-        """Dispatch later calls with this argument structure in C++, where that is possible."""
+    def _install_fast(self, args, kwargs, entry: Entry, callbacks: Sequence) -> None:
+        """Dispatch later calls with this argument structure, and these static arguments, in C++, where that is possible."""
         if gate.ready is None:
             return
         if self.epoch is not gate.ready:
             self.fast.clear()
             self.epoch = gate.ready
+        in_tree, static = entry.signature.in_tree, entry.signature.static
+        tree = (in_tree, static) if kwargs or static else tree_structure(args)
         if (tree in self.fast or callbacks or config.disable_jit or config.debug_nans or config.debug_key_reuse
                 or config.debug_infs):
             return
         from aot.compile import fastpath
         if not fastpath.usable():
             return
-        out_tree, entries = entry.out_tree, self.entries
+        out_tree = entry.out_tree
 
         def program_for(buffers):
             leaves = [Array(b, b.aval.logical) if type(b) is xla.ArrayImpl else b for b in buffers]
             avals = tuple([typeof(x) for x in leaves])
-            found = entries.get(Signature(entry.signature.in_tree, avals, ()).key)
-            if found is None or found.out_tree != out_tree:
+            # An exception here would make jaxlib ask again at every call with this signature: new ones are traced at once.
+            found = self._entry(Signature(in_tree, avals, static), leaves)
+            if found.out_tree != out_tree or found.mesh_read:
                 raise KeyError("a signature for the slow path")
             program = self._program(found, leaves)
             if program.callbacks:
@@ -246,7 +259,7 @@ class JitFunction:
         call = fastpath.make(self.name, program_for)
         donated = functools.partial(_protect, donated=entry.donated) if any(entry.donated) else None
         fast = self.fast[tree] = call, None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree, donated
-        if tree.num_nodes == tree.num_leaves + 1:
+        if not isinstance(tree, tuple) and tree.num_nodes == tree.num_leaves + 1:
             self.fast[tree.num_leaves] = fast          # every argument is one array: no need to flatten
 
     @api_boundary
@@ -262,8 +275,8 @@ class JitFunction:
             entry = self._entry(signature, leaves)
             program = self._program(entry, leaves)
             outs = self._run(entry, program, leaves, signature.avals)
-            if self.plain and not kwargs and not state.axes and not state.mesh_read:
-                self._install_fast(tree_structure(args), entry, program.callbacks)
+            if not state.axes and not state.mesh_read:
+                self._install_fast(args, kwargs, entry, program.callbacks)
             return outs
         entry = self._entry(signature, leaves)
         outs = bind(pjit_p, *entry.captured, *leaves, jaxpr=entry.jaxpr, name=self.name,
@@ -337,11 +350,18 @@ class JitFunction:
         if self.plain:
             return args, kwargs, ()
         n = len(args)
+        fixed, free = self.positions.get(n) or self._positions(n)
+        static = [(i, _Static(args[i], self, i)) for i in fixed]
+        if kwargs:
+            static += [(k, _Static(kwargs[k], self, k)) for k in sorted(kwargs) if k in self.static_names]
+            kwargs = {k: v for k, v in kwargs.items() if k not in self.static_names}
+        return tuple([args[i] for i in free]) if fixed else args, kwargs, (n, tuple(static))
+
+    def _positions(self, n: int) -> tuple[list[int], list[int]]:
+        """Which of n positional arguments are static, and which are not."""
         nums = {i + n if i < 0 else i for i in self.static_nums}
-        static = tuple([(i, _Static(args[i], self, i)) for i in sorted(nums) if i < n]
-                       + [(k, _Static(kwargs[k], self, k)) for k in sorted(kwargs) if k in self.static_names])
-        dynamic = tuple(x for i, x in enumerate(args) if i not in nums)
-        return dynamic, {k: v for k, v in kwargs.items() if k not in self.static_names}, (n, static)
+        found = self.positions[n] = sorted(i for i in nums if i < n), [i for i in range(n) if i not in nums]
+        return found
 
     def _merge_static(self, signature: Signature) -> Callable:
         """The function of dynamic arguments only."""
