@@ -59,7 +59,11 @@ class Program:
     @cached_property
     def transformed(self) -> Callable:
         """The function of the bound arguments, after its transforms."""
-        return pipeline.apply(as_positional(self.fun, self.bound, self.static), self.transforms, self.bound)
+        return self.transform(self.fun)
+
+    def transform(self, fun: Callable) -> Callable:
+        """The same of any function that takes what `fun` does."""
+        return pipeline.apply(as_positional(fun, self.bound, self.static), self.transforms, self.bound)
 
     @cached_property
     def traced(self) -> Any:

@@ -1,21 +1,26 @@
 """`aot check`: what in a function would surprise its author once it is compiled.
 
 Two looks: at the source (calls with side effects, writes to globals, global random state) and at the jaxpr (large
-captured constants, callbacks that no file format can hold, key reuse, derivatives that become NaN).  Each finding names a
-line and says what to do.
+captured constants, callbacks that no file format can hold, key reuse, arithmetic and derivatives that become infinite or
+NaN).  Each finding names a line and says what to do.
 """
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from aot import source
+import numpy as np
+
+from aot import dtypes, source
 from aot.config import override
 from aot.errors import KeyReuseError
-from aot.trace import Eqn, Jaxpr, Literal, Var, subjaxprs
+from aot.ranges import INF, Ranges
+from aot.trace import Eqn, Jaxpr, Literal, Var, is_tracer, stage, subjaxprs
+from aot.tree_util import tree_flatten, tree_leaves
 
 
 class Finding(NamedTuple):
@@ -135,20 +140,21 @@ class _Visitor(ast.NodeVisitor):
 
 # ---- the jaxpr -------------------------------------------------------------------------------------------------------
 
-def equations(jaxpr: Jaxpr) -> Iterator[tuple[Jaxpr, Eqn]]:
-    """Every equation, those of inner jaxprs included; jit calls are looked through."""
+def bodies(jaxpr: Jaxpr, has_rule: bool = False) -> Iterator[tuple[Jaxpr, bool]]:
+    """The jaxpr and every one inside of it, and whether a rule of the user's (custom_jvp, ...) says its derivative; jit calls
+    are looked through."""
     from aot.ad_checkpoint import inline_calls
     jaxpr = inline_calls(jaxpr)
+    yield jaxpr, has_rule
     for e in jaxpr.eqns:
-        yield jaxpr, e
-        for sub in subjaxprs(e.params):
-            yield from equations(sub)
+        for inner in subjaxprs(e.params):
+            yield from bodies(inner, has_rule or e.primitive.name in ("custom_jvp_call", "custom_vjp_call"))
 
 
 def check_jaxpr(jaxpr: Jaxpr) -> list[Finding]:
-    """Large constants, callbacks, and NaN-prone derivatives."""
+    """Large constants and callbacks."""
     found, seen = [], set()
-    for inner, e in equations(jaxpr):
+    for e in (e for inner, _ in bodies(jaxpr) for e in inner.eqns):
         place = source.where(e.source)
         for x in e.invars:
             if type(x) is Literal and id(x.val) not in seen and x.aval.size * x.aval.physical.dtype.itemsize >= LARGE:
@@ -159,21 +165,164 @@ def check_jaxpr(jaxpr: Jaxpr) -> list[Finding]:
         if e.primitive.name == "callback":
             found.append(Finding("host callback", place, f"calls back into Python ({e.params['kind']}); an artifact "
                                  "cannot hold that", "compute it with aot.numpy, or outside of the function"))
-        if e.primitive.name == "select_n":
-            found += unsafe_where(inner, e)
     return found
 
 
-#: primitives whose derivative is infinite or NaN somewhere, and where
-SINGULAR = {"log": "at 0 and below", "log1p": "at -1 and below", "sqrt": "at 0 and below", "rsqrt": "at 0 and below",
-            "div": "where the denominator is 0", "pow": "at 0 and below", "acos": "at -1 and 1", "asin": "at -1 and 1",
-            "atanh": "at -1 and 1", "acosh": "at 1 and below"}
+# ---- numbers: what becomes infinite or NaN ---------------------------------------------------------------------------
+
+def check_numbers(jaxpr: Jaxpr) -> list[Finding]:
+    """Operations that are not finite, or whose derivatives are not, for numbers that they may well get."""
+    return [f for inner, has_rule in bodies(jaxpr) if not has_rule for f in check_body(inner)]
 
 
-def unsafe_where(jaxpr: Jaxpr, select: Eqn) -> list[Finding]:
+def check_body(jaxpr: Jaxpr) -> list[Finding]:
+    """`check_numbers` of one jaxpr."""
+    found: dict[str, Finding] = {}          # one for each place
+    ranges = Ranges(jaxpr)
+    for e in jaxpr.eqns:
+        if e.primitive.name == "select_n":
+            for f in unsafe_where(ranges, e):
+                found.setdefault(f.place, f)
+    for e in jaxpr.eqns:
+        dtype = e.outvars[0].aval.dtype if e.outvars else None
+        row = next((r for r in NUMBERS if e.primitive.name in r.primitives and r.applies(ranges, e)), None) if (
+            isinstance(dtype, np.dtype) and dtypes.issubdtype(dtype, np.floating)) else None
+        if row is not None and (row.rule != "nan derivative" or e.outvars[0] in ranges.differentiable):
+            place = source.where(e.source)
+            found.setdefault(place, Finding(row.rule, place, row.message, row.fix))
+    return list(found.values())
+
+
+class Numbers(NamedTuple):
+    """One pattern: the operations it is about, a test of ranges and equation, and what to say."""
+    rule: str
+    primitives: tuple[str, ...]
+    applies: Callable[[Ranges, Eqn], bool]
+    message: str
+    fix: str
+
+
+def reaches(r: Ranges, x: Any, point: float) -> bool:
+    """Whether x is known to go down to this point or below, and no `where` keeps it away (of an argument nothing is known)."""
+    low = r.of(x)[0]
+    return -INF < low <= point and not is_made_by(r, x, "select_n")
+
+
+def unguarded(r: Ranges, x: Any) -> bool:
+    """Whether x may be 0 or less for all that is known."""
+    return r.of(x)[0] <= 0 and not is_made_by(r, x, "select_n")
+
+
+def is_made_by(r: Ranges, x: Any, *names: str) -> bool:
+    e = r.source(x)
+    if e is not None and e.primitive.name == "select_n" and any(
+            type(v) is Literal and not v.aval.shape and v.val != v.val for v in e.invars[1:]):
+        return False            # where(n > 0, ..., nan), as in var: nobody's guard
+    return e is not None and e.primitive.name in names
+
+
+def is_sum(r: Ranges, x: Any) -> bool:
+    """A sum that may be 0, or a mean."""
+    e = r.source(x)
+    if e is not None and e.primitive.name in ("div", "mul") and type(e.invars[1]) is Literal:
+        e = r.source(e.invars[0])
+    return e is not None and e.primitive.name == "reduce_sum" and r.of(e.outvars[0])[0] <= 0
+
+
+def is_sum_of_exp(r: Ranges, x: Any) -> bool:
+    e = r.source(x)
+    return e is not None and e.primitive.name == "reduce_sum" and is_made_by(r, e.invars[0], "exp")
+
+
+def overflows(r: Ranges, x: Any) -> bool:
+    """Whether x is exp, or a sum of exp, of something without a bound."""
+    e = r.source(x)
+    if e is not None and e.primitive.name == "reduce_sum":
+        e = r.source(e.invars[0])
+    return e is not None and e.primitive.name == "exp" and r.of(e.outvars[0])[1] == INF
+
+
+def is_softmax(r: Ranges, x: Any) -> bool:
+    e = r.source(x)
+    return e is not None and e.primitive.name == "div" and is_made_by(r, e.invars[0], "exp") and is_sum_of_exp(r, e.invars[1])
+
+
+def squared(r: Ranges, e: Eqn | None) -> Any:
+    """v where the equation is v * v, else None."""
+    if e is not None and (e.primitive.name == "square" or e.primitive.name == "integer_pow" and e.params["y"] == 2
+                          or e.primitive.name == "mul" and e.invars[0] is e.invars[1]):
+        return e.invars[0]
+    return None
+
+
+def mean_of(r: Ranges, x: Any) -> Any:
+    """v where x is the mean of v, else None."""
+    e = r.source(x)
+    if e is None or e.primitive.name not in ("div", "mul") or type(e.invars[1]) is not Literal:
+        return None
+    e = r.source(e.invars[0])
+    return e.invars[0] if e is not None and e.primitive.name == "reduce_sum" else None
+
+
+def is_variance(r: Ranges, e: Eqn) -> bool:
+    """mean(x * x) - mean(x) ** 2, without max(..., 0) around it."""
+    squares, mean = mean_of(r, e.invars[0]), squared(r, r.source(e.invars[1]))
+    return (squares is not None and mean is not None and mean_of(r, mean) is not None
+            and squared(r, r.source(squares)) is not None
+            and all(u.primitive.name != "max" for u in r.users.get(e.outvars[0], ())))
+
+
+def is_fraction(x: Any) -> bool:
+    return type(x) is Literal and x.aval.size == 1 and 0 < float(np.asarray(x.val).reshape(())) < 1
+
+
+NUMBERS = (
+    Numbers("overflow", ("log",), lambda r, e: is_sum_of_exp(r, e.invars[0]) and overflows(r, e.invars[0]),
+            "log(sum(exp(x))) is infinite as soon as one x is above 88 (float32)", "use aot.nn.logsumexp(x)"),
+    Numbers("overflow", ("div",), lambda r, e: is_sum_of_exp(r, e.invars[1]) and overflows(r, e.invars[1]) and overflows(
+        r, e.invars[0]), "exp(x) / sum(exp(x)) is NaN as soon as one x is above 88 (float32)", "use aot.nn.softmax(x)"),
+    Numbers("log of zero", ("log",), lambda r, e: is_softmax(r, e.invars[0]),
+            "log of a softmax is -inf where the softmax underflows to 0, and its derivative NaN", "use aot.nn.log_softmax(x)"),
+    Numbers("log of zero", ("log",), lambda r, e: is_made_by(r, e.invars[0], "logistic"),
+            "log of a sigmoid is -inf where the sigmoid underflows to 0, and its derivative NaN", "use aot.nn.log_sigmoid(x)"),
+    Numbers("log of zero", ("log",), lambda r, e: reaches(r, e.invars[0], 0),
+            "log of a value that may be 0 or negative: the result is -inf or NaN, its derivative infinite",
+            "keep the value away from 0: log(maximum(x, 1e-12)), or log(x + 1e-12) where x is not negative; for log(1 - p) of "
+            "a sigmoid p use aot.nn.log_sigmoid(-x)"),
+    Numbers("log of zero", ("log1p",), lambda r, e: reaches(r, e.invars[0], -1),
+            "log1p of a value that may be -1 or less: the result is -inf or NaN, its derivative infinite",
+            "keep the value above -1: log1p(maximum(x, -1 + 1e-6)); for log1p(-p) of a sigmoid p use aot.nn.log_sigmoid(-x)"),
+    Numbers("nan derivative", ("sqrt", "rsqrt"), lambda r, e: reaches(r, e.invars[0], 0),
+            "the root of a value that may be 0, as in a norm, a distance or a std: its derivative is infinite there, and NaN "
+            "after multiplication by 0", "add a small number under the root, sqrt(x + 1e-12), or use where twice: "
+            "where(x > 0, sqrt(where(x > 0, x, 1)), 0)"),
+    Numbers("nan derivative", ("pow",), lambda r, e: is_fraction(e.invars[1]) and unguarded(r, e.invars[0]),
+            "a fractional power of a value that may be 0 or negative: the derivative is infinite at 0, and negative values "
+            "give NaN", "keep the base above 0: maximum(x, 1e-12) ** 0.5"),
+    Numbers("nan derivative", ("pow",), lambda r, e: type(e.invars[1]) is not Literal and unguarded(r, e.invars[0]),
+            "a power with a computed exponent, whose derivative takes the log of the base: infinite at 0, NaN below",
+            "keep the base above 0: maximum(x, 1e-12) ** y, or write exp(y * log(x)) with a safe log"),
+    Numbers("nan derivative", ("atan2",), lambda r, e: all(r.of(x)[0] <= 0 <= r.of(x)[1] and not is_made_by(
+        r, x, "select_n", "add") for x in e.invars), "arctan2(y, x) has derivative NaN where both are 0",
+            "make one of them safe: arctan2(y, where((x == 0) & (y == 0), 1, x))"),
+    Numbers("division by zero", ("div",), lambda r, e: not is_made_by(r, e.invars[1], "select_n") and (
+        reaches(r, e.invars[1], 0) and r.of(e.invars[1])[1] >= 0 or is_sum(r, e.invars[1])),
+            "division by a value that may be 0, such as a sum, a count or a norm: the result is infinite or NaN",
+            "keep the denominator away from 0: x / maximum(total, 1e-12), or x / (total + 1e-12) where it is not negative"),
+    Numbers("cancellation", ("sub",), is_variance,
+            "mean(x * x) - mean(x) ** 2 loses all digits where the mean is large, and may be negative", "use x.var()"),
+)
+
+
+#: primitives whose derivative is infinite or NaN somewhere: where, and above which number it is not
+SINGULAR = {"log": ("at 0 and below", 0), "log1p": ("at -1 and below", -1), "sqrt": ("at 0 and below", 0),
+            "rsqrt": ("at 0 and below", 0), "div": ("where the denominator is 0", 0), "pow": ("at 0 and below", 0),
+            "acos": ("at -1 and 1", 1), "asin": ("at -1 and 1", 1), "atanh": ("at -1 and 1", 1), "acosh": ("at 1 and below", 1)}
+
+
+def unsafe_where(ranges: Ranges, select: Eqn) -> list[Finding]:
     """where(safe, log(x), 0): the value is fine, but the derivative of the branch not taken is NaN times 0 = NaN."""
-    made = {v: e for e in jaxpr.eqns for v in e.outvars}
-    found = []
+    made, found = ranges.made, []
     for case in select.invars[1:]:
         e = made.get(case) if type(case) is Var else None
         while e is not None and e.primitive.name in ("mul", "add", "sub", "neg", "convert_element_type", "broadcast_in_dim"):
@@ -185,9 +334,12 @@ def unsafe_where(jaxpr: Jaxpr, select: Eqn) -> list[Finding]:
         guard = made.get(operand) if type(operand) is Var else None
         if type(operand) is Literal or guard is not None and guard.primitive.name in ("select_n", "max", "clamp", "add"):
             continue        # the operand itself is kept away from the singularity
-        name = e.primitive.name
+        name, (low, high) = e.primitive.name, ranges.of(operand)
+        singular, harmless_above = SINGULAR[name]
+        if low > harmless_above or name == "div" and high < 0:
+            continue
         found.append(Finding("nan derivative", source.where(e.source), f"{name} inside a where: its derivative is not finite "
-                             f"{SINGULAR[name]}, and the gradient is NaN even where the other branch is chosen",
+                             f"{singular}, and the gradient is NaN even where the other branch is chosen",
                              "make the operand safe too: x_safe = where(mask, x, 1), then where(mask, f(x_safe), other)"))
     return found
 
@@ -195,22 +347,40 @@ def unsafe_where(jaxpr: Jaxpr, select: Eqn) -> list[Finding]:
 # ---- all together ----------------------------------------------------------------------------------------------------
 
 def check(fun: Callable, args: Sequence[Any] = (), rules: Iterable[str] = ("source", "jaxpr", "keys"),
-          traced_as: Callable | None = None) -> list[Finding]:
+          transform: Callable[[Callable], Callable] = lambda fun: fun) -> list[Finding]:
     """Every finding about fun.
 
-    args: arrays or ShapeDtypeStructs that `traced_as` (fun with transforms; fun itself by default) is traced on."""
+    args: arrays or ShapeDtypeStructs that transform(fun), for instance its gradient, is traced on."""
     from aot.dispatch import jit
-    program = traced_as or fun
     found = check_source(fun) if "source" in rules else []
     if "jaxpr" in rules:
-        found += check_jaxpr(jit(program).trace(*args).entry.jaxpr)
+        own: list[Jaxpr] = []
+        found += check_jaxpr(jit(transform(staging(fun, own))).trace(*args).entry.jaxpr)
+        for jaxpr in own:
+            found += check_numbers(jaxpr)
     if "keys" in rules:
         with override("debug_key_reuse", True):
             try:
-                jit(program).trace(*args)
+                jit(transform(fun)).trace(*args)
             except KeyReuseError as err:
                 found.append(key_finding(str(err)))
     return list(dict.fromkeys(found))
+
+
+def staging(fun: Callable, found: list[Jaxpr]) -> Callable:
+    """fun, whose own jaxpr is added to `found` at each call: what the user wrote, without what derivatives add."""
+    @functools.wraps(fun)
+    def staged(*args, **kwargs):
+        leaves, tree = tree_flatten((args, kwargs))
+        traced = {i: x for i, x in enumerate(leaves) if is_tracer(x)}
+
+        def flat(*xs):
+            values = dict(zip(traced, xs))
+            a, k = tree.unflatten([values.get(i, x) for i, x in enumerate(leaves)])
+            return tree_leaves(fun(*a, **k))
+        found.append(stage(flat, [x.aval for x in traced.values()])[0])
+        return fun(*args, **kwargs)
+    return staged
 
 
 def key_finding(text: str) -> Finding:

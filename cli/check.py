@@ -24,7 +24,7 @@ def command(key_reuse: bool, as_json: bool, **options: Any) -> int:
     made = program(**options)
     rules = ("keys",) if key_reuse else ("source", "jaxpr", "keys")
     with stage(f"checking {made.name}"), contextlib.redirect_stdout(sys.stderr):      # what the function prints is no data
-        findings = check.check(made.fun, made.abstract_args(), rules=rules, traced_as=made.transformed)
+        findings = check.check(made.fun, made.abstract_args(), rules=rules, transform=made.transform)
     if as_json:
         print_json({"function": made.name, "findings": [f._asdict() for f in findings]})
     else:

@@ -9,7 +9,7 @@ import pytest
 
 import aot
 import aot.numpy as jnp
-from aot import check, lax, random
+from aot import check, lax, nn, random
 
 F32 = aot.ShapeDtypeStruct((3,), np.float32)
 KEY = aot.ShapeDtypeStruct((), random.key(0).dtype)
@@ -96,3 +96,98 @@ def test_command(tmp_path):
     done = command(tmp_path, "model.py:noisy", "--arg", "f32[3]", "--arg", "key[]", "--key-reuse", "--json")
     assert done.returncode == 3 and [f["rule"] for f in json.loads(done.stdout)["findings"]] == ["key reuse"]
     assert command(tmp_path, "model.py:missing").returncode == 1
+
+
+# ---- numbers ----------------------------------------------------------------------------------------------------------------
+
+def softmax(x): return jnp.exp(x - x.max()) / jnp.sum(jnp.exp(x - x.max()))
+
+
+def two_lines(x):
+    size = jnp.sqrt(jnp.sum(x * x))
+    return x / size
+
+
+#: bad form -> (its rule, a word of the fix), with good forms of the same
+NUMBERS = {
+    "norm": (lambda x: jnp.linalg.norm(x), "nan derivative", "under the root", [
+        lambda x: jnp.sqrt(jnp.sum(x * x) + 1e-12), lambda x: jnp.where((n := (x * x).sum()) > 0, jnp.sqrt(jnp.where(n > 0, n, 1)), 0),
+        lambda x: jnp.sqrt(jnp.maximum(jnp.sum(x**2), 1e-12)), lambda x: jnp.sqrt(x), lambda x: jnp.sqrt(1 + x**2)]),
+    "distance": (lambda x: jnp.sqrt(jnp.sum((x - 1) ** 2, -1)), "nan derivative", "where twice", [
+        lambda x: jnp.sum((x - 1) ** 2, -1), lambda x: jnp.hypot(x, 1.)]),
+    "std": (lambda x: x.std(), "nan derivative", "under the root", [lambda x: jnp.sqrt(x.var() + 1e-6), lambda x: x.var()]),
+    "rsqrt": (lambda x: (x - x.mean()) * lax.rsqrt(x.var()), "nan derivative", "under the root", [
+        lambda x: (x - x.mean()) * lax.rsqrt(x.var() + 1e-6)]),
+    "fractional power": (lambda x: x ** 0.5, "nan derivative", "maximum", [
+        lambda x: jnp.maximum(x, 1e-12) ** 0.5, lambda x: (x**2 + 1) ** 0.5, lambda x: x**2, lambda x: x**3]),
+    "computed power": (lambda x: jnp.abs(x) ** x.sum(), "nan derivative", "keep the base", [
+        lambda x: jnp.maximum(jnp.abs(x), 1e-12) ** x.sum(), lambda x: jnp.exp(x) ** x.sum(), lambda x: 2. ** x]),
+    "arctan2": (lambda x: jnp.arctan2(x, x), "nan derivative", "make one of them safe", [
+        lambda x: jnp.arctan2(x, jnp.where(x == 0, 1, x)), lambda x: jnp.arctan2(x, 1.), lambda x: jnp.arctan2(x, x**2 + 1)]),
+    "log of softmax": (lambda x: jnp.log(nn.softmax(x)), "log of zero", "log_softmax", [
+        lambda x: nn.log_softmax(x), lambda x: jnp.log(nn.softmax(x) + 1e-8)]),
+    "log of own softmax": (lambda x: jnp.log(softmax(x)), "log of zero", "log_softmax", [softmax]),
+    "log of sigmoid": (lambda x: jnp.log(nn.sigmoid(x)), "log of zero", "log_sigmoid", [
+        lambda x: nn.log_sigmoid(x), lambda x: jnp.log(jnp.clip(nn.sigmoid(x), 1e-6, 1 - 1e-6))]),
+    "log of 1 - sigmoid": (lambda x: jnp.log(1 - nn.sigmoid(x)), "log of zero", "log_sigmoid(-x)", [lambda x: nn.log_sigmoid(-x)]),
+    "log of a count": (lambda x: jnp.log(jnp.abs(x).sum()), "log of zero", "maximum", [
+        lambda x: jnp.log(jnp.maximum(jnp.abs(x), 1e-6)), lambda x: jnp.log(1 + x**2), lambda x: jnp.log(x), lambda x: jnp.log1p(x**2)]),
+    "log1p": (lambda x: jnp.log1p(-nn.sigmoid(x)), "log of zero", "above -1", [lambda x: jnp.log1p(jnp.abs(x)), lambda x: jnp.log1p(x)]),
+    "own logsumexp": (lambda x: jnp.log(jnp.sum(jnp.exp(x))), "overflow", "logsumexp", [
+        lambda x: nn.logsumexp(x), lambda x: jnp.log(jnp.sum(jnp.exp(x - x.max()))) + x.max(),
+        lambda x: jnp.log(jnp.sum(jnp.exp(jnp.tanh(x))))]),
+    "own softmax": (lambda x: jnp.exp(x) / jnp.sum(jnp.exp(x)), "overflow", "nn.softmax", [lambda x: nn.softmax(x)]),
+    "share of a sum": (lambda x: x / x.sum(), "division by zero", "maximum", [
+        lambda x: x / (jnp.abs(x).sum() + 1e-8), lambda x: x / jnp.maximum(x.sum(), 1e-8), lambda x: x / 3, lambda x: x / x.shape[0],
+        lambda x: x / jnp.where((s := x.sum()) == 0, 1, s), lambda x: jnp.arange(3) / 3 + x]),
+    "mean of a mask": (lambda x: (x * (x > 0)).sum() / (x > 0).sum(), "division by zero", "keep the denominator", [
+        lambda x: (x * (x > 0)).sum() / jnp.maximum((x > 0).sum(), 1)]),
+    "own variance": (lambda x: jnp.mean(x**2) - jnp.mean(x)**2, "cancellation", "x.var()", [
+        lambda x: x.var(), lambda x: jnp.mean((x - x.mean())**2), lambda x: jnp.maximum(jnp.mean(x**2) - jnp.mean(x)**2, 0)]),
+}
+
+
+@pytest.mark.parametrize("row", NUMBERS)
+def test_numbers(row):
+    bad, rule, fix, good = NUMBERS[row]
+    found = check.check(bad, [F32], ["jaxpr"])
+    assert [f.rule for f in found] == [rule] and fix in found[0].fix and "test_check.py:" in found[0].place
+    for i, f in enumerate(good):
+        assert not check.check(f, [F32], ["jaxpr"]), i
+
+
+def test_numbers_are_those_of_the_function_itself():
+    """Derivatives divide by what the function does not: no alarm; vmap: ranges are those of one example."""
+    for row in ("norm", "arctan2", "own logsumexp"):
+        bad, _, _, good = NUMBERS[row]
+        assert not [f for g in good for f in check.check(g, [F32], ["jaxpr"], lambda f: aot.grad(lambda x: jnp.sum(f(x))))]
+        assert len(check.check(bad, [aot.ShapeDtypeStruct((2, 3), np.float32)], ["jaxpr"], aot.vmap)) == 1
+
+
+def test_numbers_name_each_line():
+    found = check.check(two_lines, [F32], ["jaxpr"])
+    assert [f.rule for f in found] == ["nan derivative", "division by zero"] and len({f.place for f in found}) == 2
+
+
+LIBRARY = ("relu relu6 gelu silu elu selu celu softplus log_sigmoid sigmoid softmax log_softmax logsumexp standardize glu mish "
+           "hard_tanh leaky_relu squareplus soft_sign sparse_plus").split()
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_no_alarm_on_the_library_itself(name):
+    f = getattr(nn, name)
+    assert not check.check(lambda x: f(x), [aot.ShapeDtypeStruct((4,), np.float32)], ["jaxpr"])
+
+
+def test_what_depends_on_no_argument_has_no_derivative():
+    assert not check.check(lambda k: random.maxwell(k, (3,)), [KEY], ["jaxpr"])
+    assert not check.check(lambda x: jnp.linalg.norm(lax.stop_gradient(x)), [F32], ["jaxpr"])
+
+
+def test_a_rule_of_ones_own_is_no_alarm():
+    @aot.custom_jvp
+    def safe_norm(x): return jnp.sqrt(jnp.sum(x * x))
+
+    @safe_norm.defjvp
+    def rule(p, t): return safe_norm(*p), jnp.sum(p[0] * t[0]) / jnp.maximum(safe_norm(*p), 1e-6)
+    assert not check.check(lambda x: safe_norm(x), [F32], ["jaxpr"])
