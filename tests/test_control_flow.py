@@ -149,3 +149,64 @@ def test_cumulative(name, n):
 )
 def test_other_reductions(call, args):
     compare(call, *args)
+
+
+# ---- bounds, lengths, carries at the edges -----------------------------------------------------------------------------------
+
+def count(i, c): return c + 1
+
+
+def with_numpy(call):
+    """A row that also takes the numpy module."""
+    def made(m, lax):
+        import jax.numpy
+
+        import aot.numpy
+        return lambda: call(m, lax, aot.numpy if m is aot else jax.numpy)
+    return made
+
+
+I8, I32, U8 = np.int8, np.int32, np.uint8
+EDGES = {
+    "float bounds": lambda m, lax, np_: lax.fori_loop(0., 3., count, 0),
+    "bool bounds": lambda m, lax, np_: lax.fori_loop(np.bool_(False), True, count, 0),
+    "float and integer bounds": lambda m, lax, np_: lax.fori_loop(0, 3., count, 0),
+    "bounds of two types": lambda m, lax, np_: lax.fori_loop(I8(0), I32(3), count, 0),
+    "traced bounds of two types": lambda m, lax, np_: m.jit(lambda a, b: lax.fori_loop(a, b, count, 0))(I8(0), I32(3)),
+    "Python and unsigned bounds": lambda m, lax, np_: lax.fori_loop(0, U8(3), count, 0),
+    "Python and narrow bounds": lambda m, lax, np_: [lax.fori_loop(I8(0), 3, lambda i, c: c + i, I8(0)), m.jit(
+        lambda k: lax.fori_loop(0, k, lambda i, c: i, I8(0)))(I8(3))],
+    "index as carry of a narrow type": lambda m, lax, np_: lax.fori_loop(I8(0), I8(3), lambda i, c: i, I8(0)),
+    "weak traced bound": lambda m, lax, np_: m.jit(lambda k: lax.fori_loop(k, 5, lambda i, c: i, 0))(1),
+    "bound of one dimension": lambda m, lax, np_: lax.fori_loop(0, np_.array([3]), count, 0),
+    "mapped bounds": lambda m, lax, np_: m.vmap(lambda a, b: lax.fori_loop(a, b, lambda i, c: c * 2 + i, 0))(
+        np_.array([1, 4, 9]), np_.array([3, 5, 2])),
+    "unroll": lambda m, lax, np_: [lax.fori_loop(0, 3, count, 0, unroll=u) for u in (10, True, 0, np.int32(2))],
+    "unroll of a traced bound": lambda m, lax, np_: m.jit(lambda k: lax.fori_loop(0, k, count, 0, unroll=False))(3),
+    "weak carries": lambda m, lax, np_: [lax.fori_loop(0, 3, lambda i, c: c + .5, 0), lax.fori_loop(
+        0, 3, lambda i, c: c + np.float16(1), 0), lax.while_loop(lambda c: c < 5, lambda c: c + U8(1), 0)],
+    "carry of another type": lambda m, lax, np_: lax.fori_loop(0, 3, lambda i, c: c + .5, I32(0)),
+    "no steps": lambda m, lax, np_: [lax.fori_loop(3, 0, count, 7), *[lax.scan(lambda c, x: (c + x, c), F(1), np_.zeros(
+        (0,)), reverse=r, unroll=u) for r, u in ((False, True), (True, 3))]],
+    "nothing to map": lambda m, lax, np_: [lax.map(lambda x: x * 2, np_.ones((n, 2)), batch_size=b) for n, b in (
+        (0, 2), (3, 0), (3, 5))],
+    "keys": lambda m, lax, np_: m.random.key_data(lax.scan(lambda k, _: (m.random.split(k)[0], k), m.random.key(0), None,
+                                                           length=2)[1]),
+    "no keys": lambda m, lax, np_: m.random.key_data(lax.scan(lambda k, _: (k, k), m.random.key(0), None, length=0)[1]),
+    "keys of mapped loops": lambda m, lax, np_: m.vmap(lambda k, n: lax.fori_loop(0, n, lambda i, c: (m.random.split(c[0])[
+        0], c[1] + m.random.uniform(c[0])), (k, F(0)))[1])(m.random.split(m.random.key(0), 2), np_.array([0, 3])),
+    "reverse without xs": lambda m, lax, np_: lax.scan(lambda c, _: (c * 2, c), F(1), None, length=3, reverse=True),
+    "a pair as list": lambda m, lax, np_: lax.scan(lambda c, x: [c + x, c], 0, np_.arange(3)),
+    "three results": lambda m, lax, np_: lax.scan(lambda c, x: (c, c, c), 0, np_.arange(3)),
+    "lengths": lambda m, lax, np_: [lax.scan(count_rows, 0, None, length=n) for n in (2., np.int64(2), True)],
+    "negative length": lambda m, lax, np_: lax.scan(count_rows, 0, None, length=-1),
+    "nothing to carry": lambda m, lax, np_: [lax.while_loop(lambda c: False, lambda c: c, v) for v in (None, ())],
+}
+
+
+def count_rows(c, _): return c + 1, c
+
+
+@pytest.mark.parametrize("row", EDGES)
+def test_edges(row):
+    compare(with_numpy(EDGES[row]))

@@ -308,9 +308,13 @@ class While(Holder):
 
     def lower(self, e, ins, outs, *xs, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
         cond_consts, consts, carry = split(xs, cond_nconsts, body_nconsts)
-        avals = ins[cond_nconsts + body_nconsts:]
-        return while_loop_text(e, carry, avals, lambda c: e.jaxpr(cond_jaxpr, [*cond_consts, *c])[0],
-                               lambda c: e.jaxpr(body_jaxpr, [*consts, *c]), is_ordered(cond_jaxpr, body_jaxpr))
+        avals, n = ins[cond_nconsts + body_nconsts:], len(carry)
+        if not carry:           # stablehlo.while has at least one
+            avals = [ShapedArray((), np.dtype("int32"))]
+            carry = [e.splat(0, avals[0])]
+        cond = lambda c: e.jaxpr(cond_jaxpr, [*cond_consts, *c[:n]])[0]
+        body = lambda c: [*e.jaxpr(body_jaxpr, [*consts, *c[:n]]), *c[n:]]
+        return while_loop_text(e, carry, avals, cond, body, is_ordered(cond_jaxpr, body_jaxpr))[:n]
 
 
 def while_loop_text(e, carry: Sequence[str], avals: Sequence[ShapedArray], cond: Callable, body: Callable,

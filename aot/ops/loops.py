@@ -230,32 +230,39 @@ def fori_loop(lower, upper, body_fun: Callable, init_val, *, unroll=None):
     """for i in range(lower, upper): val = body_fun(i, val).  With static bounds it is a scan, hence differentiable."""
     if not callable(body_fun):
         raise TypeError("lax.fori_loop: body_fun argument should be callable.")
-    lo_type, hi_type = typeof(lower), typeof(upper)
-    if any(kind(a.dtype) not in "iu" or a.shape for a in (lo_type, hi_type)):
-        raise TypeError(f"lower and upper arguments to fori_loop must be integer scalars, got {lo_type.str_short()} and "
-                        f"{hi_type.str_short()}")
-    dtype = dtypes.result_type(lower, upper)
-    if config.disable_jit and not is_tracer(lower) and not is_tracer(upper):
-        val = init_val
-        for i in range(int(lower), int(upper)):
-            val = body_fun(np.asarray(i, dtype)[()], val)
-        return val
-    weak = lo_type.weak_type and hi_type.weak_type
+    dtype = _bound_dtype(typeof(lower), typeof(upper))
     if not is_tracer(lower) and not is_tracer(upper):
-        lo, hi = int(lower), int(upper)
-        start = ew.convert(lo, dtype, weak)
+        start, length = int(lower), max(int(upper) - int(lower), 0)
+        if config.disable_jit:
+            val = init_val
+            for i in range(start, start + length):
+                val = body_fun(np.asarray(i, dtype)[()], val)
+            return val
 
         def step(carry, _):
             i, val = carry
             return (ew.add(i, ew.lit(i, 1)), body_fun(i, val)), None
-        length = max(hi - lo, 0)
         (_, out), _ = scan(step, (start, init_val), None, length=length, unroll=1 if unroll is None else unroll)
         return out
-    if unroll is not None:
+    if unroll not in (None, False, 1):
         raise ValueError("Can only use `unroll` in `fori_loop` if the loop bounds are statically known.")
+    lower, upper = (x if typeof(x).dtype == dtype else ew.convert(x, dtype) for x in (lower, upper))
     out = while_loop(lambda c: ew.lt(c[0], c[1]), lambda c: (ew.add(c[0], ew.lit(c[0], 1)), c[1], body_fun(c[0], c[2])),
-                     (ew.convert(lower, dtype), ew.convert(upper, dtype), init_val))
+                     (lower, upper, init_val))
     return out[2]
+
+
+def _bound_dtype(lower: ShapedArray, upper: ShapedArray):
+    """The dtype that a loop counts in: that of both bounds, or of the typed one where the other is a Python integer."""
+    if lower.shape or upper.shape or kind(lower.dtype) not in "iufb" or kind(upper.dtype) not in "iufb":
+        raise TypeError(f"lower and upper arguments to fori_loop must be integer scalars, got {lower.str_short()} and "
+                        f"{upper.str_short()}")
+    if lower.dtype == upper.dtype:
+        return lower.dtype
+    if kind(lower.dtype) == kind(upper.dtype) == "i" and lower.weak_type != upper.weak_type:
+        return upper.dtype if lower.weak_type else lower.dtype
+    raise TypeError(f"lower and upper arguments to fori_loop must have equal types, got {lower.dtype.name} and "
+                    f"{upper.dtype.name}. hint: cast one of them with astype")
 
 
 # ---- scan and map ------------------------------------------------------------------------------------------------
@@ -268,7 +275,7 @@ def scan(f: Callable, init, xs=None, length: int | None = None, reverse: bool = 
     xs leaves have shape (length, ...); ys are stacked the same way.  reverse runs from the end."""
     if not callable(f):
         raise TypeError("lax.scan: f argument should be a callable.")
-    if not isinstance(unroll, (bool, int)) or (not isinstance(unroll, bool) and unroll < 0):
+    if not isinstance(unroll, (bool, int, np.integer)) or unroll < 0:
         raise ValueError(f"`unroll` must be a `bool` or a non-negative `int`, got {unroll!r}.")
     xs_leaves, xs_tree, xs_avals = avals_of(xs)
     n = _scan_length(xs_leaves, xs_avals, length)
@@ -282,7 +289,7 @@ def scan(f: Callable, init, xs=None, length: int | None = None, reverse: bool = 
         staged = stage_tree(f, in_tree, [*avals, *row_avals], "scan body")
         out_tree = staged[2]
         children = out_tree.children()
-        if out_tree.num_nodes == 1 or out_tree.node_data()[0] is not tuple or len(children) != 2:
+        if out_tree.num_nodes == 1 or out_tree.node_data()[0] not in (tuple, list) or len(children) != 2:
             raise TypeError(f"scan body output must be a pair, got {out_tree}.")
         _check_carry_tree(init_tree, children[0], "scan body")
         return staged
@@ -290,7 +297,8 @@ def scan(f: Callable, init, xs=None, length: int | None = None, reverse: bool = 
     if n > 1:
         check_loop_keys(keys, jaxpr, len(captured), len(init_leaves), [*init_leaves, *xs_leaves], "scan")
     outs = bind(scan_p, *captured, *init_leaves, *xs_leaves, jaxpr=jaxpr, num_consts=len(captured),
-                num_carry=len(init_leaves), length=n, reverse=bool(reverse), unroll=unroll or 1)
+                num_carry=len(init_leaves), length=n, reverse=bool(reverse),
+                unroll=unroll if unroll is True else int(unroll) or 1)
     return out_tree.unflatten(outs)
 
 
@@ -301,7 +309,10 @@ def _scan_length(leaves, avals, length) -> int:
             raise ValueError("scan got value with no leading axis to scan over: " + str(x) + ".")
         sizes.add(a.shape[0])
     if length is not None:
-        length = operator.index(concrete_or_error(None, length, "the length of lax.scan"))
+        given = concrete_or_error(None, length, "the length of lax.scan")
+        length = int(given) if given == int(given) else operator.index(given)
+        if length < 0:
+            raise ValueError(f"scan got `length` argument of {length}, which is negative.")
         if sizes and sizes != {length}:
             raise ValueError(f"scan got `length` argument of {length} which disagrees with leading axis sizes "
                              f"{sorted(sizes)}.")
@@ -337,14 +348,14 @@ def _map_batched(f, xs, size):
     from aot.transforms.batching import vmap
     leaves, tree = tree_flatten(xs)
     n = typeof(leaves[0]).shape[0]
-    whole, rest = divmod(n, size)
+    whole, rest = divmod(n, size) if size else (0, n)
     g = vmap(f)
     outs = []
     if whole:
         rows = [reshape(slice_in_dim(x, 0, whole * size), (whole, size, *typeof(x).shape[1:])) for x in leaves]
         y = map_over(g, tree.unflatten(rows))
         outs.append(tree_map(lambda v: reshape(v, (whole * size, *typeof(v).shape[2:])), y))
-    if rest:
+    if rest or not whole:
         outs.append(g(tree.unflatten([slice_in_dim(x, whole * size, n) for x in leaves])))
     return outs[0] if len(outs) == 1 else tree_map(lambda a, b: concatenate([a, b], 0), *outs)
 

@@ -189,7 +189,7 @@ class Scan(Holder):
         index = ShapedArray((), np.dtype("int32"))
         ys = [e.splat(0, a) for a in y_avals]
         avals = [index, *ins[num_consts:num_consts + num_carry], *y_avals]
-        step = 1 if unroll is False else length if unroll is True else max(1, min(int(unroll), length or 1))
+        step = max(1, length if unroll is True else min(int(unroll), length))
 
         def body(vals):
             i, rest = vals[0], vals[1:]
