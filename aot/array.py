@@ -226,10 +226,11 @@ def as_physical(x: Any, aval: ShapedArray) -> np.ndarray:
 
 
 def to_buffer(x: Any, aval: ShapedArray, device=None) -> Any:
-    """The buffer of a concrete value whose aval is known, on one device in the default layout."""
+    """The buffer of a concrete value whose aval is known: on this device, by default where new values go."""
     if type(x) is Array and not (xla.may_be_placed() and xla.is_placed(x.buf)):
         return x.buf
-    return xla.put(as_physical(x, aval), xla.storage(aval), xla.default_sharding(device))
+    where = xla.default_sharding(xla.chosen_device() if device is None else device)
+    return xla.put(as_physical(x, aval), xla.storage(aval), where)
 
 
 def asarray(x: Any, dtype: Any = None) -> Array:
@@ -273,4 +274,4 @@ def device_put_one(x: Any, where: Any = None) -> Any:
     aval = typeof(x)
     if aval.dtype == dtypes.float0:
         return x
-    return Array(xla.put(as_physical(x, aval), xla.storage(aval), xla.default_sharding(where)), aval)
+    return Array(xla.put(as_physical(x, aval), xla.storage(aval), xla.default_sharding(where or xla.chosen_device())), aval)

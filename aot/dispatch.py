@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Sequence
 from numpy import ndarray, zeros
 
 from aot import xla
-from aot.array import Array, asarray, to_buffer
+from aot.array import Array, asarray
 from aot.config import config, gate
 from aot.dtypes import float0
 from aot.ops.call import pjit_p
@@ -308,8 +308,10 @@ class JitFunction:
         outs = self._leaf_shardings(self.out_shardings, entry.out_tree, "out_shardings") or [None] * len(entry.jaxpr.out_avals)
         ins = [s if s is not None else _layout_of(x) for s, x in zip(ins, leaves)]
         from aot.compile.spmd import device_meshes
-        layouts = [*(s for s in (*ins, *outs) if s is not None), *device_meshes(entry.jaxpr)]
-        return (ins, outs) if any(len(s.device_tuple) > 1 or s.bare is not s for s in layouts) else None
+        default = xla.chosen_device() is None and all(s is None or xla.is_default(s) for s in (*ins, *outs))
+        if default and all(xla.is_default_place(m.device_tuple) for m in device_meshes(entry.jaxpr)):
+            return None
+        return ins, outs
 
     def _leaf_shardings(self, given, tree, what) -> list | None:
         """One sharding (or None) for each leaf of a tree, from a prefix of it."""
@@ -317,8 +319,8 @@ class JitFunction:
             return None
         from aot.compile.spmd import resolve
         from aot.layout import Format
-        stop = lambda x: x is None or isinstance(x, (PartitionSpec, Sharding, Format)) or hasattr(x, "platform")
         from aot.sharding import PartitionSpec, Sharding
+        stop = lambda x: x is None or isinstance(x, (PartitionSpec, Sharding, Format)) or hasattr(x, "platform")
         whole = tree.unflatten([0] * tree.num_leaves)
         if what == "in_shardings":
             whole = whole[0]
@@ -479,21 +481,23 @@ def _protect(buffers, donated):
 
 
 def _layout_of(x: Any) -> Any:
-    """The sharding that an argument brings along, if it concerns several devices or a layout of memory."""
+    """The sharding that an argument brings along, if it is not the default one."""
     if type(x) is Array:
         return x.placement if xla.is_placed(x.buf) else None
     return x.sharding if type(x) is ShapeDtypeStruct else None
 
 
 def is_partitioned(leaves: Sequence, jaxpr: Jaxpr) -> bool:
-    """Whether a call involves several devices or layouts: by its arguments, or by shardings in the program."""
+    """Whether a call involves other devices or layouts than the default: by its arguments, or by shardings in the program."""
     for x in leaves:
         if type(x) is Array and xla.is_placed(x.buf):
             return True
     if not xla.several_devices():
         return False
+    if xla.chosen_device() is not None:
+        return True
     from aot.compile.spmd import device_meshes
-    return any(len(m.device_tuple) > 1 for m in device_meshes(jaxpr))
+    return not all(xla.is_default_place(m.device_tuple) for m in device_meshes(jaxpr))
 
 
 def compile_entry(entry: Entry):
@@ -513,7 +517,7 @@ def run_jaxpr(jaxpr: Jaxpr, args: Sequence, name: str) -> list:
         from aot.compile.spmd import run_jaxpr as run_over_devices
         return run_over_devices(jaxpr, args, jaxpr.in_avals, f"jit_{name}")
     program = jaxpr.memo("program", lambda: compile_jaxpr(jaxpr, f"jit_{name}"))
-    return program.run([to_buffer(x, a) for x, a in zip(args, jaxpr.in_avals)])
+    return program.run(program.placed(args, jaxpr.in_avals))
 
 
 def config_override(name, value):

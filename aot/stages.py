@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Sequence, runtime_checkable
 
 from aot import mlir, xla
-from aot.array import Array, to_buffer
+from aot.array import Array
 from aot.dispatch import described
 from aot.sharding import SingleDeviceSharding
 from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, typeof
@@ -202,9 +202,7 @@ class Compiled:
                 path = keystr(tree_flatten_with_path((args, kwargs))[0][i][0])
                 raise TypeError(f"Argument types differ from the types for which this computation was compiled: "
                                 f"argument {path}: compiled for {a.str_short()}, called with {got.str_short()}")
-        if self.lowered.mesh is not None:
-            return self.out_tree.unflatten(self.program.run(self.program.placed(leaves, self.in_avals)))
-        buffers = [to_buffer(x, a) for x, a in zip(leaves, self.in_avals)]
+        buffers = self.program.placed(leaves, self.in_avals)
         if any(self.lowered.donated):
             from aot.compile.eager import protect
             buffers = protect(buffers, self.lowered.donated)

@@ -117,6 +117,15 @@ def default_device() -> Any:
     return client().local_devices()[0]
 
 
+def chosen_device() -> Any:
+    """The device that the option `default_device` asks for, None where that is the default one."""
+    from aot.config import config
+    wanted = config.default_device
+    if isinstance(wanted, str):
+        wanted = client(wanted).local_devices()[0]
+    return None if wanted is None or wanted == default_device() else wanted
+
+
 def started() -> bool:
     """Whether this process has a client, so that its devices are fixed."""
     return _client.cache_info().currsize > 0
@@ -128,18 +137,29 @@ def several_devices() -> bool:
     return len(devices()) > 1
 
 
-_laid_out = False       # whether any buffer of this process has a layout of its own
+_layouts_used = False       # whether any buffer of this process has a layout of its own
 
 
 def may_be_placed() -> bool:
     """Whether any buffer of this process may be placed (see `is_placed`)."""
-    return _laid_out or several_devices()
+    return _layouts_used or several_devices()
+
+
+def is_default(logical) -> bool:
+    """Whether a sharding of ours is what arrays have that nobody asked for something else: not `is_placed`."""
+    return logical.bare is logical and is_default_place(logical.device_tuple)
+
+
+def is_default_place(devices: tuple) -> bool: return devices == (default_device(),)
 
 
 @cache
 def default_sharding(device=None) -> Any:
     """The sharding that puts a whole array on one device (the first one by default)."""
-    return _mod("SingleDeviceSharding")(device if device is not None else default_device())
+    if device is None or device == default_device():
+        return _mod("SingleDeviceSharding")(default_device())
+    from aot.sharding import SingleDeviceSharding
+    return _buffer_sharding_class()(SingleDeviceSharding(device), 0)
 
 
 # ---- buffers -----------------------------------------------------------------------------------------------------
@@ -372,13 +392,14 @@ def _buffer_sharding_class() -> Any:
     xc = _mod("xc")
 
     class BufferSharding(xc.GSPMDSharding):
-        """What C++ asks of the sharding of a buffer over several devices, or in a layout of its own; `logical` is ours.
+        """What C++ asks of the sharding of a placed buffer (see `is_placed`); `logical` is ours.
 
         There is one object for each and each rank, so that C++ compares and hashes them without asking Python; with this
         base it takes buffers as they are."""
         memory_kind = None
         num_devices = property(lambda self: len(self.logical.device_tuple))
         _internal_device_list = property(lambda self: self.list)
+        _device = property(lambda self: self.logical.device_tuple[0])
 
         def __init__(self, logical, ndim: int):
             self.logical, self.list = logical, _device_list(logical.device_tuple)
@@ -393,9 +414,9 @@ def _buffer_sharding_class() -> Any:
 @cache
 def buffer_sharding(logical, ndim: int) -> Any:
     """The jaxlib sharding of a sharding of ours, for buffers of this rank."""
-    global _laid_out
+    global _layouts_used
     if logical.bare is not logical:
-        _laid_out = True
+        _layouts_used = True
     elif len(logical.device_tuple) == 1:
         return default_sharding(logical.device_tuple[0])
     return _buffer_sharding_class()(logical, ndim)
@@ -417,7 +438,8 @@ def hlo_sharding(logical, ndim: int) -> Any:
 
 
 def is_placed(buf) -> bool:
-    """Whether a buffer lies on several devices, or in another layout than the default: programs are made for those."""
+    """Whether a buffer lies elsewhere than on the default device, or in another layout than the default: programs are made
+    for such arguments, and run where these are."""
     return type(buf._sharding) is not _mod("SingleDeviceSharding")
 
 

@@ -43,12 +43,13 @@ class Program:
         self.executable, self.out_avals, self.text, self.callbacks = executable, list(out_avals), text, callbacks
         self.storage = [xla.storage(a) for a in out_avals]
         self.handlers = [xla.result_handler(s, sharding) for s in self.storage]
-        self.weights = [to_buffer(w, typeof(w)) for w in weights]
+        self.weights = [to_buffer(w, typeof(w), xla.default_device()) for w in weights]
         _constants.update((id(w), w) for w in self.weights)
 
     def placed(self, leaves: Sequence, avals: Sequence[ShapedArray]) -> list:
         """The buffers of arguments."""
-        return [to_buffer(x, a) for x, a in zip(leaves, avals)]
+        here = xla.default_device()
+        return [to_buffer(x, a, here) for x, a in zip(leaves, avals)]
 
     def run_buffers(self, buffers: list) -> list:
         """Device buffers in, device buffers out."""
@@ -117,7 +118,7 @@ def evaluate(prim, args: Sequence, params: dict) -> list:
             buffers.append(buffer)
     if prim.evaluate is not None:
         return prim.evaluate(args, params)
-    if xla.may_be_placed() and any(map(xla.is_placed, buffers)):
+    if xla.may_be_placed() and (any(map(xla.is_placed, buffers)) or xla.chosen_device() is not None):
         from aot.compile.spmd import run_eqn
         return run_eqn(prim, args, params)
     now, recent = config._key, _recent
@@ -159,7 +160,7 @@ def _operand(x: Any) -> tuple[ShapedArray, Any]:
             raise errors.UnexpectedTracerError(x)
         a = typeof(x)
         return a, to_buffer(x, a)
-    key = (type(x), x if x else str(x), config.enable_x64)
+    key = (type(x), x if x else str(x), config.enable_x64, config.default_device)
     found = _scalars.get(key)
     if found is None:
         a = typeof(x)

@@ -32,7 +32,7 @@ class PartitionedProgram:
         self.executable, self.mesh, self.in_shardings, self.out_avals = executable, mesh, in_shardings, list(out_avals)
         self.out_shardings, self.callbacks = out_shardings, callbacks
         self.storage = [xla.storage(a) for a in out_avals]
-        everywhere = NamedSharding(mesh, PartitionSpec())
+        everywhere = from_tiles(mesh, None)
         layouts = lambda avals, shardings: [xla.buffer_sharding(s, xla.storage(a).ndim) for a, s in zip(avals, shardings)]
         self.layouts = (layouts(map(typeof, weights), [everywhere] * len(weights)) + layouts(in_avals, in_shardings),
                         layouts(out_avals, out_shardings))
@@ -63,9 +63,11 @@ def place(x: Any, aval: ShapedArray, sharding: Sharding) -> Any:
     if isinstance(sharding, LaidOut):
         program = program_of(_identity(aval), "lay_out", (), [sharding.bare], [sharding])
         return program.run_buffers([place(x, aval, sharding.bare)])[0]
-    if len(sharding.device_tuple) == 1:
-        return to_buffer(np.asarray(x) if type(x) is not Array else x, aval, sharding.device_tuple[0])
+    if xla.is_default(sharding):
+        return to_buffer(x, aval, sharding.device_tuple[0])
     value = as_physical(x, aval)
+    if len(sharding.device_tuple) == 1:
+        return xla.put(value, xla.storage(aval), xla.default_sharding(sharding.device_tuple[0]))
     index = sharding.addressable_devices_indices_map(aval.shape)
     mine = [d for d in sharding.device_tuple if d in index]
     return xla.put_shards([value[index[d]] for d in mine], xla.storage(aval), sharding)
@@ -91,12 +93,6 @@ def device_meshes(jaxpr: Jaxpr) -> list:
                 out += device_meshes(sub)
         return out
     return jaxpr.memo("meshes", find)
-
-
-def is_partitioned(leaves: Sequence, jaxpr: Jaxpr) -> bool:
-    """Whether this call involves several devices, or layouts of memory."""
-    return any(type(x) is Array and xla.is_placed(x.buf) for x in leaves) or any(
-        len(m.device_tuple) > 1 for m in device_meshes(jaxpr))
 
 
 def resolve(sharding: Any, what: str) -> Sharding | None:
@@ -132,7 +128,7 @@ def run_jaxpr(jaxpr: Jaxpr, leaves: Sequence, avals: Sequence[ShapedArray], name
 def program_of(jaxpr: Jaxpr, name: str, donated: Sequence[bool], given: Sequence, out_shardings: Sequence | None
                ) -> PartitionedProgram:
     """The program for arguments that are laid out like this (None: as XLA likes), kept with the jaxpr."""
-    key = ("partitioned", tuple(given), tuple(out_shardings or ()), tuple(donated))
+    key = ("partitioned", tuple(given), tuple(out_shardings or ()), tuple(donated), xla.chosen_device())
     return jaxpr.memo(key, lambda: compile_jaxpr(jaxpr, name, donated, given, out_shardings))
 
 
@@ -140,8 +136,8 @@ def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
     """A mesh over the devices of the program."""
     shardings = [s.bare for s in shardings if s is not None and s.bare is not None]
     meshes = device_meshes(jaxpr)
-    found: list = [s for s in (*shardings, *meshes) if len(s.device_tuple) > 1] or [
-        *shardings, *meshes, SingleDeviceSharding(xla.default_device())]
+    default = SingleDeviceSharding(xla.chosen_device() or xla.default_device())
+    found: list = [s for s in (*shardings, *meshes) if not xla.is_default_place(s.device_tuple)] or [default]
     first = found[0]
     for other in found[1:]:
         if other.device_tuple is not first.device_tuple and set(other.device_tuple) != set(first.device_tuple):

@@ -332,7 +332,7 @@ def test_arguments_are_laid_out_anew():
     code = """
 import itertools, sys, numpy as np, aot
 from aot.experimental.layout import Format, Layout
-from aot.sharding import Mesh, NamedSharding, PartitionSpec as P
+from aot.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
 grid = Mesh(np.array(aot.devices()).reshape(2, 4), ("x", "y"))
@@ -346,6 +346,12 @@ for asked in (rows, columns):
         for i in (a, a, b, a, b, b):
             y = f(kinds[i])
             assert y.format == columns and np.array_equal(y, 2 * X), (asked, a, b, i)
+for d in aot.devices()[:2]:
+    for a, b in itertools.permutations(range(len(kinds)), 2):
+        f = aot.jit(lambda x: x * 2, in_shardings=SingleDeviceSharding(d))
+        for i in (a, a, b, a, b, b):
+            y = f(kinds[i])
+            assert y.device == d and np.array_equal(y, 2 * X), (d, a, b, i)
 assert "jax" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -122,3 +122,68 @@ def test_layers_exchange_what_those_of_jax_do(layer, shapes, specs):
     theirs = jax.jit(layer(jax, jax.numpy)).lower(*[x if s is None else jax.device_put(
         x, jax.NamedSharding(THEIRS, jax.P(*s))) for x, s in zip(values, specs)]).compile()
     assert collectives(ours.as_text()) == collectives(theirs.as_text())
+
+
+# ---- arrays on one of several devices ------------------------------------------------------------------------------------
+
+BIG = np.arange(1600, dtype=F).reshape(40, 40)
+
+
+def on(sh, m, *spec): return sh.NamedSharding(sh.Mesh(np.array(m.devices()).reshape(2, 4), ("x", "y")), sh.PartitionSpec(*spec))
+
+
+#  name, function of (module, numpy, sharding, an array on device 3, one over all, one that is not committed) -> array
+PLACES = {
+    "jit": lambda m, np_, sh, one, all_, free: m.jit(lambda a: a * 2)(one),
+    "eager": lambda m, np_, sh, one, all_, free: one + 1,
+    "with a free one": lambda m, np_, sh, one, all_, free: m.jit(lambda a, b: a + b)(free, one),
+    "with all": lambda m, np_, sh, one, all_, free: m.jit(lambda a, b: a + b)(one, all_),
+    "with all, eager": lambda m, np_, sh, one, all_, free: one + all_,
+    "two devices": lambda m, np_, sh, one, all_, free: one + m.device_put(BIG, m.devices()[5]),
+    "captured": lambda m, np_, sh, one, all_, free: m.jit(lambda a: a + one)(free),
+    "captured from all": lambda m, np_, sh, one, all_, free: m.jit(lambda a: a + all_)(free),
+    "grad": lambda m, np_, sh, one, all_, free: m.grad(lambda a: (a * a).sum())(one),
+    "scan": lambda m, np_, sh, one, all_, free: m.lax.scan(lambda c, r: (c + r, c), one[0], one)[1],
+    "asked for arguments": lambda m, np_, sh, one, all_, free: m.jit(
+        lambda a: a + 1, in_shardings=sh.SingleDeviceSharding(m.devices()[2]))(free),
+    "asked for results": lambda m, np_, sh, one, all_, free: m.jit(
+        lambda a: a + 1, out_shardings=sh.SingleDeviceSharding(m.devices()[2]))(free),
+    "part of the devices": lambda m, np_, sh, one, all_, free: m.jit(lambda a: a * 2)(m.device_put(
+        BIG, sh.NamedSharding(sh.Mesh(np.array(m.devices()[4:]), ("z",)), sh.PartitionSpec("z")))),
+    "moved from all": lambda m, np_, sh, one, all_, free: m.device_put(all_, m.devices()[1]) * 2,
+    "made there": lambda m, np_, sh, one, all_, free: np_.zeros(3, device=m.devices()[4]) + 1,
+    "key": lambda m, np_, sh, one, all_, free: m.random.normal(m.device_put(m.random.key(0), m.devices()[3]), (8, 8)),
+}
+
+
+def placed(m, sh, use):
+    one, all_ = m.device_put(BIG, m.devices()[3]), m.device_put(BIG, on(sh, m, "x", "y"))
+    try:
+        for _ in range(3):
+            out = use(m, m.numpy, sh, one, all_, m.numpy.asarray(BIG))
+    except ValueError as e:
+        return "incompatible devices" in str(e)
+    return sorted(d.id for d in out.sharding.device_set), np.asarray(out)
+
+
+@pytest.mark.parametrize("use", PLACES.values(), ids=PLACES)
+def test_computation_follows_data_to_one_device(use):
+    got, want = placed(aot, aot.sharding, use), placed(jax, jax.sharding, use)
+    if want is True:
+        assert got is True
+        return
+    assert got[0] == want[0]
+    np.testing.assert_allclose(got[1], want[1], rtol=1e-5)
+
+
+def defaults(m, np_):
+    f = m.jit(lambda x: x * 2)
+    with m.default_device(m.devices()[6]):
+        made = [np_.ones(3), np_.arange(3.) + 1, f(np.ones(3, F)), f(np.ones(3, F)), m.random.uniform(m.random.key(1), (2,)), m.device_put(1.)]
+    made += [np_.ones(3), f(np.ones(3, F)), f(np_.ones(3))]
+    return [([d.id for d in x.devices()], np.asarray(x)) for x in made]
+
+
+def test_default_device():
+    for (where_, got), (place, want) in zip(defaults(aot, jnp), defaults(jax, jax.numpy), strict=True):
+        assert where_ == place and np.array_equal(got, want)
