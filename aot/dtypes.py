@@ -324,7 +324,11 @@ def lattice_result(types: tuple[Typed, ...]) -> Typed:
 def _lattice_result(types: tuple[Typed, ...], mode: Mode) -> Typed:
     first, weak = types[0][0], all(w for _, w in types)
     if len(types) == 1 or (not weak and all(dtype == first for dtype, _ in types)):
-        result = first                      # also the one way for key dtypes to get through
+        if not weak:                        # the one way for keys, and for 64 bits that are off now, to get through
+            return first, False
+        result = first
+    elif any(canonicalize_dtype(dtype, True) != dtype for dtype, _ in types):
+        return lattice_result(tuple([(canonicalize_dtype(dtype, True), w) for dtype, w in types]))
     elif weak and mode[1] != "strict":
         result = _strong(_join({_node(dtype, False) for dtype, _ in types}, mode))
     else:
@@ -365,6 +369,8 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     dtype, weak = lattice_result_type(*[default_float_dtype() if a is None else a for a in args])
     if weak:
         dtype = default_uint_dtype() if dtype.kind == "u" else canonicalize_dtype(_WEAK_DTYPE[_node(dtype, True)])
+    if len(args) > 1:
+        dtype = canonicalize_dtype(dtype, allow_extended_dtype=True)
     return (dtype, weak) if return_weak_type_flag else dtype
 
 
@@ -390,8 +396,8 @@ def dtype(x: Any) -> Any:
     if isinstance(x, ExtendedDType):
         return x
     found = getattr(x, "dtype", None)
-    if found is not None:
-        return canonicalize_dtype(found, allow_extended_dtype=True)
+    if found is not None:       # arrays made while x64 was on stay what they are
+        return found if hasattr(x, "aval") else canonicalize_dtype(found, allow_extended_dtype=True)
     for scalar in (bool, int, float, complex):      # subclasses, such as an IntEnum member
         if isinstance(x, scalar):
             return canonicalize_dtype(_SCALAR_DTYPE[scalar])

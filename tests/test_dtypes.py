@@ -6,6 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import aot
+import aot.numpy
+import aot.random
 from aot import dtypes
 from aot.config import config, override
 
@@ -213,3 +216,45 @@ def test_promotion_errors_say_how_to_fix_them():
 def test_supports_inf(d):
     with np.errstate(all="ignore"):
         assert dtypes.supports_inf(d) == bool(np.isinf(np.array(np.inf, np.float32).astype(d).astype(np.float32)))
+
+
+# ---- arrays made while x64 was on, used after it is off ----------------------------------------------------------------------
+
+LATER = {
+    "elementwise": lambda m, np_, x: [m.lax.add(x, x), x + x, -x, np_.sin(x), x**2, m.lax.mul(x, 2.)],
+    "with others": lambda m, np_, x: [x + 1, x * 2.5, x + np.float32(1), x + np.float64(1), np_.ones(()) + x, np_.where(True, x, 0)],
+    "reductions": lambda m, np_, x: [x.sum(), np_.mean(x), x.max(), np_.var(x), np_.cumsum(x), np_.linalg.norm(x)],
+    "shapes": lambda m, np_, x: [x[0], x[:1], x.at[0].set(1), np_.stack([x, x]), np_.concatenate([x, np_.ones(1)]), np_.sort(x)],
+    "products": lambda m, np_, x: [x @ x, np_.dot(x, np_.ones(3))],
+    "filled": lambda m, np_, x: [np_.zeros_like(x), np_.ones_like(x), np_.full_like(x, 2), np_.asarray(x), x.astype(np.float32)],
+    "grad": lambda m, np_, x: [m.grad(lambda x: np_.sin(x).sum())(x), m.grad(m.jit(lambda x: (x * x).sum()))(x),
+                               m.jit(m.grad(lambda x: (x**2).sum()))(x), m.grad(lambda y: (x * y).sum())(np_.float32(2))],
+    "checkpoint": lambda m, np_, x: m.grad(m.checkpoint(lambda x: np_.sin(x).sum()))(x),
+    "forward": lambda m, np_, x: [m.jvp(np_.sin, (x,), (x,)), m.linearize(np_.sin, x)[1](x), m.vmap(np_.sin)(x)],
+    "jacobians": lambda m, np_, x: [m.jacrev(np_.sin)(x), m.jacfwd(np_.sin)(x), m.hessian(lambda x: np_.sin(x).sum())(x)],
+    "scan": lambda m, np_, x: m.lax.scan(lambda c, r: (c + r, c), 0., x),
+    "scan of a carry": lambda m, np_, x: m.lax.scan(lambda c, r: (c * 2, c), x, None, length=2),
+    "jit of a closure": lambda m, np_, x: m.jit(lambda: (x * x).sum())(),
+    "nn": lambda m, np_, x: [m.nn.softmax(x), m.grad(lambda x: m.nn.relu(x).sum())(x)],
+    "wrong cotangent": lambda m, np_, x: m.vjp(np_.sin, x)[1](np_.ones(3)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("row", LATER)
+def test_arrays_of_64_bits_after_x64_is_off(row):
+    jax = pytest.importorskip("jax")
+    from tests.support import compare
+
+    def call(m, lax):
+        np_ = jax.numpy if m is jax else aot.numpy
+        with m.enable_x64(True):
+            x = np_.asarray(np.arange(1., 4))
+        return lambda: LATER[row](m, np_, x)
+    compare(call)
+
+
+def test_seeds_of_64_bits_after_x64_is_off():
+    with aot.enable_x64(True):
+        seed = aot.numpy.asarray(2**33 + 5)
+    assert np.asarray(aot.random.key_data(aot.random.key(seed))).tolist() == [2, 5]

@@ -56,7 +56,8 @@ def inexact(dtype: Any) -> Any:
     """`dtype` itself if it is float or complex, else the float dtype that integers are computed in."""
     if dtype in INEXACT or dtypes.is_extended(dtype):
         return dtype
-    return dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(dtype))
+    result = dtypes.to_inexact_dtype(dtype)
+    return dtypes.canonicalize_dtype(result) if dtypes.canonicalize_dtype(dtype) == dtype else result
 
 
 def numeric(dtype: Any) -> Any:

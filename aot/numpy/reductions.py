@@ -107,7 +107,7 @@ def _reduce(row: _Kind, a: Any, axis: Any, dtype: Any = None, keepdims: bool = F
     mask = mask_of(row.name, where)
     if initial is None and not row.has_identity:
         _need_elements(row, a.shape, axes, mask)
-    result = dtype if dtype is not None else wide_sum_dtype(a.dtype) if promote_integers else a.dtype
+    result = dtype if dtype is not None else dtypes.canonicalize_dtype(wide_sum_dtype(a.dtype) if promote_integers else a.dtype)
     work = _upcast_half(result) if upcast else result
     a = cast(a, work)
     is_bool = kind(work) == "b"
@@ -169,7 +169,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims:
     if where is None and initial is None and dtype is None and not keepdims and out is None and a.dtype in _FULL_WIDTH:
         axes, names = _split_axes(axis, a.ndim)
         if not names:
-            return lax.reduce_sum(cast(a, a.dtype), axes)
+            return lax.reduce_sum(cast(a, dtypes.canonicalize_dtype(a.dtype)), axes)
     no_out("sum", out)
     dtype = None if dtype is None else user_dtype(dtype, "sum")
     return _sum(a, axis=static_axes(axis), dtype=dtype, keepdims=keepdims, initial=initial, where=where,
@@ -337,7 +337,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
 
 @fused("axis", "dtype", "keepdims")
 def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Any:
-    result = inexact(a.dtype) if dtype is None else dtype
+    result = dtypes.canonicalize_dtype(inexact(a.dtype)) if dtype is None else dtype
     work = _upcast_half(result) if dtype is None and kind(result) in "fc" else result
     mask = mask_of("mean", where)
     total = sum(a, axis, dtype=work if work != a.dtype else None, keepdims=keepdims, where=mask)

@@ -169,8 +169,9 @@ def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_t
         lhs, rhs = _convert(lhs, common), _convert(rhs, common)
     n, m = a.ndim, b.ndim
     wrap = lambda axes, r: tuple([i % r if r else i for i in _ints(axes)])
-    preferred = None if preferred_element_type is None else dtypes.canonicalize_dtype(
-        dtypes.dtype(preferred_element_type))
+    preferred = preferred_element_type
+    if preferred is not None and preferred != typeof(lhs).dtype:
+        preferred = dtypes.canonicalize_dtype(dtypes.dtype(preferred))
     return bind1(dot_general_p, lhs, rhs, precision=canonical_precision(precision), preferred_element_type=preferred,
                  dimension_numbers=((wrap(xk, n), wrap(yk, m)), (wrap(xb, n), wrap(yb, m))), out_sharding=None)
 

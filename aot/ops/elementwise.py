@@ -17,6 +17,7 @@ from aot.ops.families import (
     binary,
     broadcast_shape,
     check_dtype,
+    exact,
     kind,
     lit,
     unary,
@@ -491,7 +492,6 @@ convert_p = ConvertElementType()
 
 def convert(x: Any, dtype, weak_type: bool = False):
     """x with this dtype and weak_type; scalars that are not traced are converted at once."""
-    dtype = dtype if not isinstance(dtype, np.dtype) else dtypes.canonicalize_dtype(dtype)
     a = typeof(x)
     if a.dtype == dtype and a.weak_type == weak_type and not isinstance(x, (np.ndarray, np.generic, int, float)):
         return x
@@ -516,7 +516,7 @@ def _convert_scalar(x, a, dtype, weak_type):
         if isinstance(python, (int, float, _b.complex)) and typeof(python).dtype == dtype:
             return python
         return bind1(convert_p, np.asarray(x), new_dtype=dtype, weak_type=True)
-    return value
+    return exact(value)
 
 
 def convert_element_type(operand, new_dtype=None, weak_type: bool | None = None):
@@ -533,7 +533,8 @@ def convert_element_type(operand, new_dtype=None, weak_type: bool | None = None)
 
 def _convert_element_type(operand, new_dtype=None, weak_type: bool = False):
     """convert_element_type with the weak type given, as the numpy layer wants it."""
-    return convert(operand, typeof(operand).dtype if new_dtype is None else dtypes.dtype(new_dtype), weak_type)
+    dtype = typeof(operand).dtype if new_dtype is None else new_dtype
+    return convert(operand, dtype if isinstance(dtype, np.dtype) else dtypes.dtype(dtype), weak_type)
 
 
 class ReducePrecision(LinearOp):

@@ -29,12 +29,17 @@ def kind(dtype) -> str:
 @lru_cache(maxsize=4096)
 def _typed_scalar(value, dtype, negative, x64):
     """negative tells 0.0 from -0.0, which compare equal."""
-    scalar = dtype.type(-0.0 if negative else value)
-    if x64 or dtypes.canonicalize_dtype(dtype) == dtype:
-        return scalar
-    from aot.array import Array, to_buffer  # 64 bits are off now, but were on where the operand was made
-    aval = ShapedArray((), dtype)
-    return Array(to_buffer(np.asarray(scalar), aval), aval)
+    return exact(dtype.type(-0.0 if negative else value))
+
+
+def exact(x: Any) -> Any:
+    """A numpy array or scalar as a constant of exactly its dtype: an Array where 64 bits are off now, but were on where the
+    operand was made."""
+    if dtypes.canonicalize_dtype(x.dtype) == x.dtype:
+        return x
+    from aot.array import Array, to_buffer
+    aval = ShapedArray(x.shape, x.dtype)
+    return Array(to_buffer(np.asarray(x), aval), aval)
 
 
 def typed_scalar(value, dtype) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from aot import dtypes
 from aot.ops.elementwise import convert
-from aot.ops.families import LinearOp, NonDifferentiable, check_dtype, kind
+from aot.ops.families import LinearOp, NonDifferentiable, check_dtype, kind, typed_scalar
 from aot.trace import ShapedArray, bind, bind1, is_linear, typeof
 
 
@@ -79,7 +79,7 @@ def zeros(aval: ShapedArray):
         return np.zeros(aval.shape, dtypes.float0)
     if not isinstance(aval.dtype, np.dtype):
         raise TypeError(f"no zero of key type {aval}")
-    value = aval.dtype.type(0)
+    value = typed_scalar(0, aval.dtype)
     if aval.weak_type:
         value = convert(value, aval.dtype, True)
     return broadcast_to(value, aval.shape) if aval.shape else value

@@ -138,7 +138,7 @@ def seed(number):
     dtype = typeof(number).dtype
     low = ew.convert_element_type(number, UINT32)
     if dtype.itemsize == 8:
-        high = ew.convert_element_type(ew.shift_right_logical(number, dtype.type(32)), UINT32)
+        high = ew.convert_element_type(ew.shift_right_logical(number, ew.lit(number, 32)), UINT32)
     else:
         high = sh.full((), 0, UINT32)
     return sh.concatenate([sh.reshape(high, (1,)), sh.reshape(low, (1,))], 0)

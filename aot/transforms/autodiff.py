@@ -314,13 +314,14 @@ def _check_scalar(out, holomorphic: bool) -> None:
 
 def _basis(leaves: Sequence) -> list:
     """For each leaf, an array of shape (total size, *leaf shape): the standard basis cut along the leaves."""
+    from aot.ops.families import exact
     sizes = [typeof(x).size for x in leaves]
     total, at, out = sum(sizes), 0, []
     for x, n in zip(leaves, sizes):
         a = typeof(x)
         rows = np.zeros((total, n), dtype=a.dtype)
         rows[np.arange(at, at + n), np.arange(n)] = 1
-        out.append(rows.reshape(total, *a.shape))
+        out.append(exact(rows.reshape(total, *a.shape)))
         at += n
     return out
 
