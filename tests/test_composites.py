@@ -49,7 +49,9 @@ def operators_of_outputs(model):
     nodes = {n.output[0]: n for n in model.graph.node}
     found = []
     for out in model.graph.output:
-        node = nodes[nodes[out.name].input[0]]
+        node = nodes[out.name]
+        while node.op_type in ("Identity", "Reshape"):
+            node = nodes[node.input[0]]
         found.append(node.op_type if node.op_type in HIGH_LEVEL else None)
     return found
 

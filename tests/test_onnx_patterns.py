@@ -50,6 +50,7 @@ FOUND = [
     ("softmax of the first axis", lambda x: nn.softmax(x, axis=0), SPECIAL, ["Softmax"], ["Exp"]),
     ("softmax by hand", lambda x: jnp.exp(x - x.max(-1, keepdims=True)) / jnp.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True),
      SPECIAL, ["Softmax"], ["Exp"]),
+    ("softmax before a size of 1", lambda x: nn.softmax(x[..., None], axis=2), SPECIAL, ["Softmax"], ["Exp"]),
     ("log_softmax", nn.log_softmax, X, ["LogSoftmax"], ["Exp", "Log"]),
     ("layer norm", layer_norm, X, ["LayerNormalization"], ["Sqrt"]),
     ("layer norm by division", lambda x: layer_norm(x, True), X, ["LayerNormalization"], ["Sqrt"]),

@@ -292,7 +292,7 @@ def lu_pivots_to_permutation(pivots, permutation_size: int):
 
     def swap(i, perm):
         j = dynamic_index_in_dim(pivots, i, len(batch))                     # (*batch, 1)
-        here = ew.eq(where, column(reshape(i, (1,) * (len(batch) + 1))))
+        here = ew.eq(where, column(reshape(ew.convert(i, INT), (1,) * (len(batch) + 1))))
         there = ew.eq(where, column(j))
         from aot.ops.reductions import reduce_sum
         pick = lambda mask: column(cols(reduce_sum(ew.select(mask, perm, full_like(perm, 0)), (len(batch),))))

@@ -1,6 +1,8 @@
 """Rows: the high-level operations that recognise.py finds, and error functions."""
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from aot.exporters.stablehlo import Op
@@ -12,7 +14,10 @@ from .lowering import Lowering, row
 
 @row("onnx.Softmax", "onnx.LogSoftmax")
 def _softmax(c: Lowering, op: Op, x: Tensor) -> Tensor:
-    return c.g(op.name.removeprefix("onnx."), x, shape=x.shape, axis=op.attrs["axis"])
+    """With the axes behind as one, and none where that has size 1: the kernel moves the axis to the end, slowly for many."""
+    axis, after = op.attrs["axis"], math.prod(x.shape[op.attrs["axis"] + 1:])
+    one = x if axis >= x.rank - 1 else c.g.reshape(x, (*x.shape[:axis + 1], *([after] if after != 1 else [])))
+    return c.g.reshape(c.g(op.name.removeprefix("onnx."), one, shape=one.shape, axis=axis), x.shape)
 
 
 @row("onnx.LayerNormalization")
