@@ -19,17 +19,18 @@ _EXPORTS = {
     "Array": "aot.array",
     "ShapeDtypeStruct": "aot.trace",
     "typeof": "aot.trace",
-    **dict.fromkeys("""allow_f16_reductions array_garbage_collection_guard auto_pcast check_tracer_leaks debug_infs
-                     debug_key_reuse debug_nans default_device default_matmul_precision default_prng_impl disable_jit
-                     enable_checks enable_custom_prng enable_x64 explain_cache_misses jax2tf_associative_scan_reductions
-                     legacy_prng_key log_compiles make_user_context no_execution no_tracing numpy_dtype_promotion
-                     numpy_rank_promotion remove_size_one_mesh_axis_from_type softmax_custom_jvp thread_guard
+    **dict.fromkeys("""allow_f16_reductions array_garbage_collection_guard auto_pcast check_tracer_leaks
+                     debug_infs debug_key_reuse debug_nans default_device default_matmul_precision
+                     default_prng_impl disable_jit checking_leaks enable_checks enable_custom_prng enable_x64
+                     explain_cache_misses jax2tf_associative_scan_reductions legacy_prng_key log_compiles
+                     make_user_context no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion
+                     remove_size_one_mesh_axis_from_type softmax_custom_jvp thread_guard
                      threefry_partitionable transfer_guard transfer_guard_device_to_device
                      transfer_guard_device_to_host transfer_guard_host_to_device""".split(), "aot.config"),
     **dict.fromkeys(("Device", "devices", "local_devices", "device_count", "local_device_count", "default_backend",
-                     "process_index", "process_indices", "process_count", "live_arrays", "clear_caches",
-                     "print_environment_info"), "aot.environment"),
-    **dict.fromkeys(("shard_map", "pmap", "make_array_from_callback", "make_array_from_single_device_arrays",
+                     "process_index", "process_indices", "process_count", "host_id", "host_ids", "host_count",
+                     "live_arrays", "clear_caches", "print_environment_info"), "aot.environment"),
+    **dict.fromkeys(("shard_map", "smap", "pmap", "make_array_from_callback", "make_array_from_single_device_arrays",
                      "make_array_from_process_local_data", "reshard"), "aot.parallel"),
     **dict.fromkeys(("P", "NamedSharding", "make_mesh", "set_mesh"), "aot.sharding"),
     "Shard": "aot.array",
@@ -42,9 +43,9 @@ _EXPORTS = {
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient"), "aot.custom"),
 }
 _MODULES = tuple("""ad_checkpoint api array artifact build cache callbacks custom custom_batching debug distributed dlpack
-                    dtypes errors experimental export ffi flatten_util image lax manifest mlir nn numpy ops profiler project
-                    random scipy sharding
-                    spec stages targets test_util trace tree tree_util xla""".split())
+                    dtypes errors experimental export ffi flatten_util image lax manifest mlir monitoring nn numpy ops profiler
+                    project random scipy sharding
+                    spec stages targets test_util trace tree tree_util typing version xla""".split())
 
 
 def __getattr__(name: str) -> Any:

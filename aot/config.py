@@ -362,6 +362,11 @@ def __getattr__(name: str) -> State:
     return state
 
 
+def checking_leaks() -> contextlib.AbstractContextManager[None]:
+    """`check_tracer_leaks(True)`: in this block a traced value that outlives its trace is an error."""
+    return override("check_tracer_leaks", True)
+
+
 @contextlib.contextmanager
 def transfer_guard(new_val: str) -> Iterator[None]:
     """Guard host-to-device, device-to-device and device-to-host transfers in this thread at once."""

@@ -44,6 +44,10 @@ def process_indices(backend: str | None = None) -> list[int]:
 def process_count(backend: str | None = None) -> int: return len(process_indices(backend))
 
 
+# their former names
+host_id, host_ids, host_count = process_index, process_indices, process_count
+
+
 def live_arrays(platform: str | None = None) -> list[Array]:
     """Every array that the program still holds."""
     return [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]

@@ -9,10 +9,10 @@ import numpy as np
 from aot import dtypes, xla
 from aot.array import Array
 from aot.ops.spmd import local_aval, manual_axes, shard_map_p, sharding_constraint_p
-from aot.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, get_mesh
+from aot.sharding import Infer, Mesh, NamedSharding, PartitionSpec, Sharding, get_mesh
 from aot.source import api_boundary
 from aot.trace import ShapedArray, bind, bind1, is_tracer, stage, state, typeof
-from aot.tree_util import broadcast_prefix, tree_flatten
+from aot.tree_util import broadcast_prefix, tree_flatten, tree_map
 
 
 def _stop(x) -> bool: return x is None or isinstance(x, (PartitionSpec, Sharding))
@@ -69,6 +69,29 @@ def shard_map(f: Callable | None = None, /, *, out_specs: Any, in_specs: Any, me
                     in_specs=(*[PartitionSpec()] * len(captured), *specs), out_specs=box["specs"], manual=manual)
         return box["tree"].unflatten(outs)
     return mapped
+
+
+def smap(f: Callable | None = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any) -> Any:
+    """Map f over one axis of the mesh that is set, by hand, while the compiler handles the others.
+
+    in_axes, out_axes: which dimension of each argument and result the axis splits (None: it has the whole): an int, or a
+    tuple or tree of them.  Raises TypeError for other values, and where in_axes is not given."""
+    if f is None:
+        return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
+    if in_axes is Infer:
+        raise TypeError("smap needs in_axes: types do not tell how arguments are split. hint: in_axes=0, or a tuple "
+                        "with one for each argument")
+    if isinstance(axis_name, (list, tuple)):
+        raise TypeError(f"smap maps over one axis, got axis_name={axis_name!r}. hint: nest smap, or use shard_map")
+    spec = lambda d: PartitionSpec() if d is None else _split(d, axis_name)
+    specs = [tree_map(spec, axes, is_leaf=lambda d: d is None) for axes in (in_axes, out_axes)]
+    return shard_map(f, in_specs=specs[0], out_specs=specs[1], axis_names={axis_name})
+
+
+def _split(d: Any, axis_name: Any) -> PartitionSpec:
+    if not isinstance(d, int) or d < 0:
+        raise TypeError(f"smap in_axes and out_axes are dimensions from 0 on, or None, got {d!r}")
+    return PartitionSpec(*[None] * d, axis_name)
 
 
 def _spec(s, mesh: Mesh, what: str) -> PartitionSpec:

@@ -31,6 +31,14 @@ class AxisType(enum.Enum):
     def __repr__(self): return self.name
 
 
+class _Infer:
+    def __repr__(self): return "Infer"
+
+
+#: axes that shall follow from the types of arguments (see `smap`)
+Infer = _Infer()
+
+
 class PartitionSpec(tuple):
     """For each array dimension the mesh axis it is split over, a tuple of axes, or None."""
     UNCONSTRAINED = type("Unconstrained", (), {"__repr__": lambda self: "UNCONSTRAINED"})()

@@ -32,6 +32,11 @@ EXCUSED: dict[tuple[str, str], str] = {
     **dict.fromkeys([("Array", n) for n in ("device_buffer", "device_buffers")], "deprecated: raises in jax too"),
     **dict.fromkeys([("Array", n) for n in ("__del__", "__dict__")], "plumbing of a Python class, no API"),
     **dict.fromkeys([("Array", n) for n in ("__hex__", "__oct__")], "a protocol of Python 2; hex() uses __index__"),
+    **dict.fromkeys([("experimental.multihost_utils", n) for n in (
+        "P", "global_array_to_host_local_array_impl", "global_array_to_host_local_array_p", "gtl_abstract_eval",
+        "host_local_array_to_global_array_impl", "host_local_array_to_global_array_p", "lru_cache", "ltg_abstract_eval",
+        "ltg_batcher", "partial", "safe_zip", "tree_unflatten")], "helpers of jax's implementation that its module does not hide"),
+    **dict.fromkeys([("jax", n) for n in ("api_util", "interpreters", "lib")], "jax's own implementation"),
     ("Array", "traceback"): "where a C++ array object was made; ours are Python objects",
     ("Array", "__cuda_array_interface__"): "only there on CUDA arrays",
 }

@@ -1,4 +1,4 @@
-"""aot.profiler: traces hold what was annotated, one at a time; memory profiles name arrays."""
+"""aot.profiler: traces hold what was annotated, one at a time; memory profiles name arrays.  aot.monitoring: events."""
 import gzip
 import json
 
@@ -56,3 +56,39 @@ def test_server():
     with pytest.raises(ValueError, match="no profiler server"):
         profiler.stop_server()
     del server
+
+
+def test_events(tmp_path):
+    """Listeners get what is recorded, also by the compiler; each kind on its own."""
+    from aot import monitoring
+    from aot.config import override
+    heard = []
+    kinds = {"event": (monitoring.record_event, ("e",)), "event_duration_secs": (monitoring.record_event_duration_secs, ("d", 1.5)),
+             "event_time_span": (monitoring.record_event_time_span, ("t", 1.0, 2.0)), "scalar": (monitoring.record_scalar, ("s", 3))}
+    listener = lambda *args, **about: heard.append((args, about))
+    for name, (record, args) in kinds.items():
+        getattr(monitoring, f"register_{name}_listener")(listener)
+        record(*args, who="me")
+        getattr(monitoring, f"unregister_{name.removesuffix('_secs')}_listener")(listener)
+        record(*args)
+    assert heard == [(args, {"who": "me"}) for _, args in kinds.values()]
+    with pytest.raises(ValueError, match="not registered"):
+        monitoring.unregister_event_listener(listener)
+    monitoring.register_event_listener(listener)
+    monitoring.register_event_duration_secs_listener(listener)
+    heard.clear()
+    with override("compilation_cache_dir", str(tmp_path)), override("persistent_cache_min_compile_time_secs", 0.0):
+        for _ in range(2):
+            aot.jit(lambda x: jnp.tanh(x) * 11 + 2).lower(np.ones(3, np.float32)).compile()
+    monitoring.clear_event_listeners()
+    assert [args[0].rpartition("/")[2] for args, _ in heard] == ["cache_misses", "backend_compile_duration", "cache_hits"]
+
+
+def test_small_modules():
+    from aot.typing import ArrayLike, DTypeLike
+    assert isinstance(jnp.ones(3), ArrayLike) and isinstance(1.5, ArrayLike) and isinstance("float32", str | np.dtype) and DTypeLike
+    assert aot.version.__version__ == aot.__version__ and len(aot.version.__version_info__) == 3
+    assert (aot.host_id(), aot.host_ids(), aot.host_count()) == (0, [0], 1)
+    kept = []
+    with pytest.raises(Exception, match="Leaked"), aot.checking_leaks():
+        aot.jit(lambda x: kept.append(x))(1.0)

@@ -10,7 +10,7 @@ from functools import cache as once
 from hashlib import sha256
 from typing import Any
 
-from aot import cache, xla
+from aot import cache, monitoring, xla
 from aot.config import config
 from aot.errors import AotError
 
@@ -35,23 +35,33 @@ def _through(text: str, devices: Sequence, flags: dict, callbacks: Sequence, com
     """The executable from the cache, or compiled and stored.  Programs that call back into this process never are."""
     store = None if callbacks else store_for(text)
     if store is None:
-        return compile()
+        return _timed(compile)[0]
     fields = {**host_fields(text, flags), **({"on": [d.id for d in devices]} if devices else {})}
     found = store.get(k := cache.key(fields))
     if found is not None:
         try:
-            return xla.deserialize(found, devices, lapack="@lapack_" in text, **flags)
+            executable = xla.deserialize(found, devices, lapack="@lapack_" in text, **flags)
+            monitoring.record_event("/jax/compilation_cache/cache_hits")
+            return executable
         except xla.XlaRuntimeError:  # whole, but not what this XLA reads
             pass
     refuse_miss(fields)
-    start = time.perf_counter()
-    executable = compile()
-    seconds = time.perf_counter() - start
+    monitoring.record_event("/jax/compilation_cache/cache_misses")
+    executable, seconds = _timed(compile)
     if seconds >= config.persistent_cache_min_compile_time_secs:
         blob = xla.serialize(executable)
         if len(blob) >= config.persistent_cache_min_entry_size_bytes:
             store.put(k, blob, fields, {"compile_seconds": round(seconds, 3)})
     return executable
+
+
+def _timed(compile: Callable[[], Any]) -> tuple[Any, float]:
+    """The executable, and the seconds that it took."""
+    start = time.perf_counter()
+    executable = compile()
+    seconds = time.perf_counter() - start
+    monitoring.record_event_duration_secs("/jax/core/compile/backend_compile_duration", seconds)
+    return executable, seconds
 
 
 def store_for(text: str) -> Any:

@@ -142,3 +142,21 @@ def test_arguments_of_stages():
     want = ArgInfo((4, 4), np.dtype("float32"), True), ArgInfo((4, 4), np.dtype("float32"), False)
     assert low.args_info == ((want[0],), {"y": want[1]}) == low.compile().args_info == f.trace(SQUARE, y=SQUARE).args_info
     assert isinstance(f, Wrapped) and not isinstance(len, Wrapped)
+
+
+def test_smap():
+    """One axis by hand; jax's results."""
+    def both(m, np_, sh):
+        mesh = sh.Mesh(np.array(m.devices()).reshape(2, 4), ("x", "y"))
+        with m.set_mesh(mesh):
+            f = m.smap(lambda a, b: a + m.lax.psum(b, "y"), in_axes=(0, None), out_axes=0, axis_name="y")
+            g = m.smap(lambda t: {"s": m.lax.psum(t["v"].sum(), "y")}, in_axes=({"v": 1},), out_axes=None, axis_name="y")
+            return [np.asarray(m.jit(f)(SQUARE, SQUARE[0])), np.asarray(m.jit(g)({"v": SQUARE})["s"])]
+    got = both(aot, aot.numpy, aot.sharding)
+    assert np.array_equal(got[0], SQUARE + 4) and got[1] == 16
+    for bad in ({"in_axes": "x"}, {"in_axes": 0, "axis_name": ("x", "y")}, {}):
+        with pytest.raises(TypeError, match="smap"):
+            aot.smap(lambda a: a, **{"out_axes": 0, "axis_name": "x", **bad})(SQUARE)
+    jax = pytest.importorskip("jax")
+    for a, b in zip(got, both(jax, jax.numpy, jax.sharding)):
+        assert np.array_equal(a, b)
