@@ -82,6 +82,7 @@ SEVEN = np.arange(7., dtype=F)
     ("carry of another structure", lambda m, lax: lambda x: lax.scan(lambda c, r: ((c, c), c), F(0), x), SEVEN),
     ("while", lambda m, lax: m.jit(power(lax)), X),
     ("jvp of while", lambda m, lax: lambda x: m.jvp(power(lax), (x,), (x,)), X),
+    ("jacobians of weak scalars", lambda m, lax: lambda x: [m.jacfwd(lax.sin)(x), m.jacrev(lax.sin)(x), m.hessian(lax.sin)(x)], 2.5),
     ("jacfwd of while", lambda m, lax: m.jacfwd(power(lax)), X[0]),
     ("grad of while", lambda m, lax: m.grad(lambda x: total(lax, power(lax)(x))), X),
     ("while under vmap of its predicate", lambda m, lax: m.vmap(doubling(lax)), np.array([1, 3, 20], F)),

@@ -314,6 +314,7 @@ def _check_scalar(out, holomorphic: bool) -> None:
 
 def _basis(leaves: Sequence) -> list:
     """For each leaf, an array of shape (total size, *leaf shape): the standard basis cut along the leaves."""
+    from aot.ops.elementwise import convert
     from aot.ops.families import exact
     sizes = [typeof(x).size for x in leaves]
     total, at, out = sum(sizes), 0, []
@@ -321,7 +322,8 @@ def _basis(leaves: Sequence) -> list:
         a = typeof(x)
         rows = np.zeros((total, n), dtype=a.dtype)
         rows[np.arange(at, at + n), np.arange(n)] = 1
-        out.append(exact(rows.reshape(total, *a.shape)))
+        rows = exact(rows.reshape(total, *a.shape))
+        out.append(convert(rows, a.dtype, True) if a.weak_type else rows)
         at += n
     return out
 
