@@ -153,6 +153,13 @@ SIMPLIFIED = [
   %c = stablehlo.reshape %b : (tensor<3x4xf32>) -> tensor<12xf32>
   %r = stablehlo.reshape %c : (tensor<12xf32>) -> tensor<3x4xf32>
   return %r : tensor<3x4xf32>""", []),
+    ("a transposed product", "f32[2,3,4] f32[2,5,4]", "f32[2,5,3]", """  %a = stablehlo.dot_general %0, %1, batching_dims = [0] x [0], contracting_dims = [2] x [2] : (tensor<2x3x4xf32>, tensor<2x5x4xf32>) -> tensor<2x3x5xf32>
+  %r = stablehlo.transpose %a, dims = [0, 2, 1] : (tensor<2x3x5xf32>) -> tensor<2x5x3xf32>
+  return %r : tensor<2x5x3xf32>""", ["dot_general"]),
+    ("a transposed product with another reader", "f32[3,4] f32[3,4]", "f32[3,3]", """  %a = stablehlo.dot_general %0, %1, contracting_dims = [1] x [1] : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x3xf32>
+  %b = stablehlo.transpose %a, dims = [1, 0] : (tensor<3x3xf32>) -> tensor<3x3xf32>
+  %r = stablehlo.add %a, %b : tensor<3x3xf32>
+  return %r : tensor<3x3xf32>""", ["dot_general", "transpose", "add"]),
     ("broadcasts after operations", "f32[3]", "f32[3,4]", """  %a = stablehlo.broadcast_in_dim %0, dims = [0] : (tensor<3xf32>) -> tensor<3x4xf32>
   %b = stablehlo.constant dense<2.0> : tensor<3x4xf32>
   %c = stablehlo.multiply %a, %b : tensor<3x4xf32>

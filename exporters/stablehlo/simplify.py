@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .attributes import DotDims
 from .folding import broadcast, fold
 from .ir import Block, Location, Op, Program, Type, Value
 
@@ -29,7 +30,7 @@ def is_splat(value: np.ndarray) -> bool:
 def simplify(program: Program, *, fold_limit: int = 1 << 16) -> Program:
     """Simplify in place, and return, a program.  Results of more than fold_limit elements are not folded, except splats."""
     for _ in range(4):
-        pass_ = _Pass(fold_limit)
+        pass_ = _Pass(fold_limit, uses([program.body]))
         pass_.block(program.body, {})
         dropped = drop_dead(program.body)
         if not pass_.changed and not dropped:
@@ -81,8 +82,8 @@ def has_effect(op: Op) -> bool:
 class _Pass:
     """One pass over a program: rebuilds each block, with every value replaced by the simplest one that equals it."""
 
-    def __init__(self, limit: int):
-        self.limit, self.changed = limit, False
+    def __init__(self, limit: int, uses: Mapping[Value, int]):
+        self.limit, self.uses, self.changed = limit, uses, False
         self.ops: list[Op] = []
         self.seen: ChainMap[Any, Op] = ChainMap()       # operations by what they compute: here, and in the blocks around
 
@@ -273,6 +274,24 @@ def _transpose_as_reshape(p: _Pass, op: Op) -> Value | None:
     return p.make("reshape", [op.operands[0]], op.result.type, op.location)
 
 
+def _other_product(p: _Pass, op: Op) -> Value | None:
+    """The transpose of a product in this block that nothing else uses, as the product of its operands in the other order."""
+    dot = _defined_by(op.operands[0], "dot_general")
+    if dot is None or p.uses.get(dot.result) != 1 or p.seen.maps[0].get(_key(dot)) is not dot or not dot.result.type.is_static:
+        return None
+    d, (x, y), shape = dot.attrs["dot_dimension_numbers"], dot.operands, dot.shape
+    batch = len(d.lhs_batching_dimensions)
+    left = x.rank - len(d.lhs_contracting_dimensions)
+    order = [*range(batch), *range(left, len(shape)), *range(batch, left)]
+    if [i for i in op.attrs["permutation"] if shape[i] != 1] != [i for i in order if shape[i] != 1]:
+        return None
+    numbers = DotDims(d.rhs_batching_dimensions, d.lhs_batching_dimensions, d.rhs_contracting_dimensions,
+                      d.lhs_contracting_dimensions)
+    made = p.make("dot_general", [y, x], op.result.type.with_shape(tuple(shape[i] for i in order)), dot.location,
+                  **{**dot.attrs, "dot_dimension_numbers": numbers})
+    return p.make("reshape", [made], op.result.type, op.location)
+
+
 def _merge_broadcast(p: _Pass, op: Op) -> Value | None:
     inner = _defined_by(op.operands[0], "broadcast_in_dim")
     if inner is None:
@@ -355,7 +374,7 @@ _RULES: dict[str, tuple[Callable, ...]] = {
     "reshape": (_identity(), _merge_reshape),
     "broadcast_in_dim": (_identity(lambda op: list(op.attrs["broadcast_dimensions"]) == list(range(len(op.shape)))),
                          _merge_broadcast, _broadcast_as_reshape, _without_ones),
-    "transpose": (_identity(_in_order), _merge_transpose, _transpose_as_reshape),
+    "transpose": (_identity(_in_order), _merge_transpose, _transpose_as_reshape, _other_product),
     "convert": (_identity(),), "slice": (_identity(),), "concatenate": (_one_part,), "select": (_choose,),
     "reverse": (_identity(lambda op: all(op.shape[d] == 1 for d in op.attrs["dimensions"])),),
     "pad": (_identity(lambda op: not any((*op.attrs["edge_padding_low"], *op.attrs["edge_padding_high"]))),),
