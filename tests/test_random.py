@@ -417,3 +417,10 @@ def test_64_bit_floats_need_the_option():
 def test_public_names():
     public = [n for n in dir(jax.random) if not n.startswith("_")]
     assert [n for n in public if not hasattr(random, n)] == []
+
+
+def test_jaxprs_show_captured_keys():
+    key = random.key(0)
+    shown = aot.make_jaxpr(lambda x: (random.key_data(key), x + 1.0))(1.0)
+    assert "lambda a:key<fry>[] ;" in str(shown) and len(shown.consts) == 1
+    assert "random_unwrap <key<fry>[]>" in str(aot.make_jaxpr(aot.jit(lambda: random.key_data(key)))())

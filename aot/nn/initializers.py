@@ -9,7 +9,7 @@ import numpy as np
 
 import aot.numpy as jnp
 from aot import dtypes, random
-from aot.random._sampler import placed
+from aot.ops.shape import placed
 
 Array = Any
 

@@ -9,6 +9,7 @@ from typing import Any
 from aot import lax
 from aot.numpy import _util
 from aot.numpy._util import BOOL, array_of, cast, check, fused, user_dtype
+from aot.ops.shape import placed
 
 Contraction = tuple[tuple[int, ...], frozenset, str]
 
@@ -78,8 +79,8 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     dtype, weak = _util.result_type(*operands)
     if preferred_element_type is not None:
         dtype, weak = user_dtype(preferred_element_type, "einsum"), False
-    return _einsum(list(operands), contractions=contractions, precision=precision, dtype=dtype, weak=weak,
-                   dot_general=_dot_general)
+    return placed(_einsum(list(operands), contractions=contractions, precision=precision, dtype=dtype, weak=weak,
+                          dot_general=_dot_general), out_sharding)
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from aot import lax
 from aot.numpy import _util
 from aot.numpy._util import array_of, arrays, axis_of, cast, check, kind, named, no_out, promote, quick, user_dtype
+from aot.ops.shape import placed
 
 
 def _element_type(name: str, a: Any, b: Any, given: Any) -> tuple[Any, bool]:
@@ -22,8 +23,7 @@ def _element_type(name: str, a: Any, b: Any, given: Any) -> tuple[Any, bool]:
 
 def _contract(a: Any, b: Any, axes: tuple, batch: tuple, dtype: Any, weak: bool, precision: Any, sharding: Any = None) -> Any:
     a, b = (a, b) if a.dtype == b.dtype else [array_of(x) for x in promote(a, b)]
-    more = {} if sharding is None else {"out_sharding": sharding}
-    out = lax.dot_general(a, b, (axes, batch), precision=precision, preferred_element_type=dtype, **more)
+    out = lax.dot_general(a, b, (axes, batch), precision=precision, preferred_element_type=dtype, out_sharding=sharding)
     return cast(out, dtype, weak)
 
 
@@ -96,7 +96,7 @@ def _matmul_batched(a: Any, b: Any, dtype: Any, weak: bool, precision: Any, shar
     out = lax.transpose(out, perm) if perm != tuple(range(len(perm))) else out
     ones = tuple(k for k, kd in enumerate(kinds) if kd == "one")
     out = lax.expand_dims(out, ones) if ones else out
-    return cast(out, dtype, weak)
+    return placed(cast(out, dtype, weak), sharding)
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None,

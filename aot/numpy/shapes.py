@@ -29,6 +29,7 @@ from aot.numpy._util import (
     static_axes,
     user_dtype,
 )
+from aot.ops.shape import placed
 
 
 def shape(a: Any) -> tuple[int, ...]:
@@ -104,16 +105,12 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     a = arrays("reshape", a)
     sizes = new_shape(a.shape, shape)
     if order == "C":
-        return lax.reshape(a, sizes, None, **_sharding(out_sharding))
+        return lax.reshape(a, sizes, None, out_sharding=out_sharding)
     if order == "F":
-        return transpose(lax.reshape(a, sizes[::-1], tuple(range(a.ndim)[::-1])))
+        return placed(transpose(lax.reshape(a, sizes[::-1], tuple(range(a.ndim)[::-1]))), out_sharding)
     if order == "A":
         raise NotImplementedError("np.reshape order=A is not implemented.")
     raise ValueError(f"Unexpected value for 'order' argument: {order}.")
-
-
-def _sharding(out_sharding: Any) -> dict[str, Any]:
-    return {} if out_sharding is None else {"out_sharding": out_sharding}
 
 
 def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
@@ -169,7 +166,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     """`array` repeated along new axes and axes of size 1."""
     array = arrays("broadcast_to", array)
     sizes = tuple(_static_dim(d) for d in (shape if np.iterable(shape) else (shape,)))
-    return _util.broadcast_to(array, sizes)
+    return placed(_util.broadcast_to(array, sizes), out_sharding)
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
@@ -424,6 +421,10 @@ def tile(A: Any, reps: Any) -> Any:
 def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None,
            out_sharding: Any = None) -> Any:
     """Each element repeated. A traced `repeats` needs `total_repeat_length`."""
+    return placed(_repeat(a, repeats, axis, total_repeat_length), out_sharding)
+
+
+def _repeat(a: Any, repeats: Any, axis: int | None, total_repeat_length: int | None) -> Any:
     check("repeat", a, *([] if isinstance(repeats, int) else [repeats]))
     a = array_of(a)
     if axis is None:

@@ -30,6 +30,7 @@ from aot.numpy._util import where as _where
 from aot.numpy.elementwise import isnan
 from aot.numpy.selecting import clip, ravel_multi_index, take_along_axis
 from aot.numpy.sorting import searchsorted
+from aot.ops.shape import placed
 from aot.trace import concrete_or_error
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
@@ -49,7 +50,8 @@ def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input
 def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
                keepdims: bool = False, *, weights: Any = None, out_sharding: Any = None) -> Any:
     """Like `quantile`, with `q` in percent."""
-    return quantile(a, percent("percentile", q), axis, out, overwrite_input, method, keepdims, weights=weights)
+    return placed(quantile(a, percent("percentile", q), axis, out, overwrite_input, method, keepdims, weights=weights),
+                  out_sharding)
 
 
 def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
@@ -205,7 +207,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     elif np.shape(weights) != x.shape:
         raise ValueError(f"type of weights must match type of x. Got shapes {np.shape(weights)} and {x.shape}")
     start = lax.full((length,), 0, _util.dtype_of(weights))
-    return start.at[clip(x, 0)].add(weights, mode="drop")
+    return placed(start.at[clip(x, 0)].add(weights, mode="drop"), out_sharding)
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:

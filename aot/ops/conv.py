@@ -7,7 +7,7 @@ from aot import dtypes
 from aot.ops.dot import canonical_precision
 from aot.ops.dot_algorithm import Algorithm
 from aot.ops.families import Bilinear, check_dtype
-from aot.ops.shape import moveaxis, reshape, rev
+from aot.ops.shape import moveaxis, placed, reshape, rev
 from aot.ops.windows import dilate, padtype_to_pads
 from aot.trace import ShapedArray, bind1, is_linear, typeof
 
@@ -217,8 +217,8 @@ def conv_general_dilated(lhs, rhs, window_strides: Sequence[int], padding: Any, 
         padding = padtype_to_pads([a.shape[i] for i in numbers.lhs_spec[2:]], window, window_strides, padding)
     preferred = None if preferred_element_type is None else dtypes.canonicalize_dtype(
         dtypes.dtype(preferred_element_type))
-    return conv_bind(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, numbers, feature_group_count,
-                     batch_group_count, canonical_precision(precision), preferred)
+    return placed(conv_bind(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, numbers, feature_group_count,
+                            batch_group_count, canonical_precision(precision), preferred), out_sharding)
 
 
 def conv(lhs, rhs, window_strides, padding: str, precision=None, preferred_element_type=None):

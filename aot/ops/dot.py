@@ -10,7 +10,7 @@ from aot import dtypes
 from aot.config import config
 from aot.ops.dot_algorithm import Algorithm, named_preset, operand_dtypes, result_dtype
 from aot.ops.families import Bilinear, check_dtype
-from aot.ops.shape import transpose
+from aot.ops.shape import placed, transpose
 from aot.trace import ShapedArray, bind, bind1, is_linear, typeof
 
 
@@ -172,18 +172,20 @@ def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_t
     preferred = preferred_element_type
     if preferred is not None and preferred != typeof(lhs).dtype:
         preferred = dtypes.canonicalize_dtype(dtypes.dtype(preferred))
-    return bind1(dot_general_p, lhs, rhs, precision=canonical_precision(precision), preferred_element_type=preferred,
-                 dimension_numbers=((wrap(xk, n), wrap(yk, m)), (wrap(xb, n), wrap(yb, m))), out_sharding=None)
+    out = bind1(dot_general_p, lhs, rhs, precision=canonical_precision(precision), preferred_element_type=preferred,
+                dimension_numbers=((wrap(xk, n), wrap(yk, m)), (wrap(xb, n), wrap(yb, m))), out_sharding=None)
+    return placed(out, out_sharding)
 
 
 def dot(lhs, rhs, *, dimension_numbers=None, precision=None, preferred_element_type=None, out_sharding=None):
     """Vector and matrix products; with dimension_numbers, the same as dot_general."""
     if dimension_numbers is not None:
-        return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
+        return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
     x, y = typeof(lhs), typeof(rhs)
     if not (1 <= x.ndim <= 2 and 1 <= y.ndim <= 2 and x.shape[-1] == y.shape[0]):
         raise TypeError(f"Incompatible shapes for dot: got {x.shape} and {y.shape}.")
-    return dot_general(lhs, rhs, (((x.ndim - 1,), (0,)), ((), ())), precision, preferred_element_type)
+    return dot_general(lhs, rhs, (((x.ndim - 1,), (0,)), ((), ())), precision, preferred_element_type,
+                       out_sharding=out_sharding)
 
 
 def batch_matmul(lhs, rhs, precision=None):

@@ -21,6 +21,7 @@ from aot.ops.shape import (
     full,
     moveaxis,
     pad,
+    placed,
     reshape,
     squeeze,
     zeros,
@@ -238,7 +239,7 @@ def dtype(x): return typeof(x).dtype
 
 def empty(shape, dtype=None, *, out_sharding=None):
     """An array whose contents do not matter (zeros here)."""
-    return full(shape, 0, dtype if dtype is not None else np.float32)
+    return placed(full(shape, 0, dtype if dtype is not None else np.float32), out_sharding)
 
 
 def tile(operand, reps: Sequence[int]):

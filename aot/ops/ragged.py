@@ -40,7 +40,7 @@ def ragged_dot(lhs: Array, rhs: Array, group_sizes: Array, precision=None, prefe
     """(m, k) . (g, k, n) -> (m, n): the first group_sizes[0] rows times rhs[0], the next group_sizes[1] times rhs[1], ..
 
     Rows beyond the sum of group_sizes give zeros."""
-    return ragged_dot_general(lhs, rhs, group_sizes, _BASIC, precision, preferred_element_type, group_offset)
+    return ragged_dot_general(lhs, rhs, group_sizes, _BASIC, precision, preferred_element_type, group_offset, out_sharding)
 
 
 def ragged_dot_general(lhs: Array, rhs: Array, group_sizes: Array, ragged_dot_dimension_numbers, precision=None,
@@ -54,7 +54,7 @@ def ragged_dot_general(lhs: Array, rhs: Array, group_sizes: Array, ragged_dot_di
     numbers = ragged_dot_dimension_numbers
     (lk, rk), (lb, rb) = numbers.dot_dimension_numbers
     ragged = _ragged_dimension(numbers, typeof(lhs), typeof(rhs), typeof(group_sizes))
-    call = lambda x, y, dims: dot_general(x, y, dims, precision, preferred_element_type)
+    call = lambda x, y, dims: dot_general(x, y, dims, precision, preferred_element_type, out_sharding=out_sharding)
     if ragged in lb:
         return call(lhs, rhs, ((lk, rk), (lb, rb)))
     up = lambda axes: tuple(d + 1 for d in axes)

@@ -391,6 +391,7 @@ def monoid_of(jaxpr: Jaxpr) -> str | None:
 
 def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: Sequence[int], out_sharding=None):
     """Reduce trees of equally shaped arrays along `dimensions` with computation(accumulator, element)."""
+    from aot.ops.shape import placed
     from aot.tree_util import tree_flatten
     xs, tree = tree_flatten(operands)
     inits, init_tree = tree_flatten(init_values)
@@ -415,7 +416,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
         outs = [jaxpr_pair(jaxpr, inits[0], out)]
     else:
         outs = bind(reduce_p, *xs, *inits, computation=None, jaxpr=jaxpr, dimensions=dims)
-    return tree.unflatten(outs)
+    return placed(tree.unflatten(outs), out_sharding)
 
 
 def jaxpr_pair(jaxpr: Jaxpr, init, x):

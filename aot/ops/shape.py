@@ -178,9 +178,17 @@ def broadcast_in_dim(operand, shape, broadcast_dimensions, *, out_sharding=None)
     shape = canonical_shape(shape)
     dims = tuple(map(int, broadcast_dimensions))
     a = typeof(operand)
-    if a.shape == shape and dims == tuple(range(len(shape))) and hasattr(operand, "aval"):
-        return operand
-    return bind1(broadcast_in_dim_p, operand, shape=shape, broadcast_dimensions=dims, sharding=None)
+    if not (a.shape == shape and dims == tuple(range(len(shape))) and hasattr(operand, "aval")):
+        operand = bind1(broadcast_in_dim_p, operand, shape=shape, broadcast_dimensions=dims, sharding=None)
+    return placed(operand, out_sharding)
+
+
+def placed(x: Any, out_sharding: Any) -> Any:
+    """A result (or a tree of them) under the sharding that the caller asked for, if any."""
+    if out_sharding is None:
+        return x
+    from aot.parallel import with_sharding_constraint
+    return with_sharding_constraint(x, out_sharding)
 
 
 def broadcast_to(x, shape: tuple[int, ...]):
@@ -205,7 +213,7 @@ def broadcast(operand, sizes, *, out_sharding=None):
     """New dimensions of the given sizes in front."""
     s = typeof(operand).shape
     sizes = canonical_shape(sizes)
-    return broadcast_in_dim(operand, (*sizes, *s), range(len(sizes), len(sizes) + len(s)))
+    return broadcast_in_dim(operand, (*sizes, *s), range(len(sizes), len(sizes) + len(s)), out_sharding=out_sharding)
 
 
 def expand_dims(array, dimensions):
@@ -254,9 +262,9 @@ def reshape(operand, new_sizes, dimensions=None, *, out_sharding=None):
                         "aot.numpy.reshape only")
     if dimensions is not None and tuple(dimensions) != tuple(range(a.ndim)):
         operand = transpose(operand, dimensions)
-    if a.shape == shape and hasattr(operand, "aval"):
-        return operand
-    return bind1(reshape_p, operand, new_sizes=shape, dimensions=None, sharding=None)
+    if a.shape != shape or not hasattr(operand, "aval"):
+        operand = bind1(reshape_p, operand, new_sizes=shape, dimensions=None, sharding=None)
+    return placed(operand, out_sharding)
 
 
 class Squeeze(LinearOp):

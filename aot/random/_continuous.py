@@ -4,9 +4,9 @@ from __future__ import annotations
 import numpy as np
 
 from aot import dtypes, lax
-from aot.ops.shape import broadcast_to, canonical_shape
+from aot.ops.shape import broadcast_to, canonical_shape, placed
 from aot.random._keys import single
-from aot.random._sampler import broadcast_shape, cast, float_dtype, placed, sampler
+from aot.random._sampler import broadcast_shape, cast, float_dtype, sampler
 from aot.random._uniform import _rademacher, _uniform, dynamic_range, pair, two, unit_uniform
 from aot.trace import typeof
 

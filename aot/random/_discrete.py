@@ -9,10 +9,10 @@ import numpy as np
 
 from aot import dtypes, lax
 from aot.ops.random import random_bits
-from aot.ops.shape import broadcast_to, canonical_axis, canonical_shape
+from aot.ops.shape import broadcast_to, canonical_axis, canonical_shape, placed
 from aot.random._continuous import _gumbel
 from aot.random._keys import single
-from aot.random._sampler import broadcast_shape, cast, int_dtype, placed, sampler
+from aot.random._sampler import broadcast_shape, cast, int_dtype, sampler
 from aot.random._uniform import dynamic_range, randint, two, unit_uniform
 from aot.trace import typeof
 

@@ -59,12 +59,3 @@ def broadcast_shape(name: str, shape: Any, *params: Any) -> tuple[int, ...]:
 def cast(dtype: np.dtype, *values: Any) -> list[Any]:
     """Parameters in the dtype of the result."""
     return [convert_element_type(v, dtype) for v in values]
-
-
-def placed(x: Any, out_sharding: Any) -> Any:
-    """The result under the sharding that the caller asked for."""
-    if out_sharding is None:
-        return x
-    import aot.lax as lax
-    constrain: Any = lax.with_sharding_constraint
-    return constrain(x, out_sharding)

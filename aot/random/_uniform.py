@@ -8,9 +8,9 @@ import numpy as np
 from aot import dtypes, lax
 from aot.config import config
 from aot.ops.random import random_bits, random_split
-from aot.ops.shape import broadcast_to, canonical_shape
+from aot.ops.shape import broadcast_to, canonical_shape, placed
 from aot.random._keys import single
-from aot.random._sampler import broadcast_shape, cast, float_dtype, int_dtype, placed, sampler
+from aot.random._sampler import broadcast_shape, cast, float_dtype, int_dtype, sampler
 from aot.trace import typeof
 
 

@@ -124,7 +124,7 @@ def hoist_consts(jaxpr: Jaxpr) -> ClosedJaxpr:
     seen: dict[int, tuple[Any, Var]] = {}
 
     def atom(x):
-        if type(x) is Literal and x.aval.shape and not isinstance(x.val, (bool, int, float, complex)):
+        if type(x) is Literal and x.aval.physical.shape and not isinstance(x.val, (bool, int, float, complex)):
             return seen.setdefault(id(x.val), (x.val, Var(x.aval)))[1]
         return x
     eqns = [Eqn(e.primitive, [atom(x) for x in e.invars], e.outvars, e.params, e.source) for e in jaxpr.eqns]

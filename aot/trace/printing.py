@@ -37,7 +37,7 @@ def _letters(n: int) -> str:
 
 
 def literal_text(x: Literal) -> str:
-    if x.aval.shape:
+    if x.aval.physical.shape:
         return f"<{x.aval.str_short()}>"
     value = x.val if isinstance(x.val, (bool, int, float, complex)) else np.asarray(x.val).item()
     if isinstance(value, float) and x.aval.dtype == np.float32:

@@ -1,4 +1,7 @@
 """Meshes from devices, and the picture of a layout."""
+import functools
+import inspect
+
 import numpy as np
 import pytest
 
@@ -160,3 +163,43 @@ def test_smap():
     jax = pytest.importorskip("jax")
     for a, b in zip(got, both(jax, jax.numpy, jax.sharding)):
         assert np.array_equal(a, b)
+
+
+# ---- out_sharding ------------------------------------------------------------------------------------------------------
+
+MODULES = {"lax": aot.lax, "numpy": aot.numpy, "numpy.linalg": aot.numpy.linalg, "random": aot.random, "nn": aot.nn,
+           "lax.linalg": aot.lax.linalg}
+M8, V8 = np.ones((8, 8), np.float32), np.ones(8, np.float32)
+KEY = aot.random.key(0)
+#  arguments of every function that takes out_sharding; those of random that are not here take a key and a shape of (8,)
+ARGUMENTS = {
+    "lax.broadcast": (V8[0], (8,)), "lax.broadcast_in_dim": (V8, (8, 2), (0,)), "lax.empty": ((8,),), "lax.reshape": (M8, (64,)),
+    "lax.conv_general_dilated": (M8[:, None], np.ones((1, 1, 1), np.float32), (1,), "SAME"), "lax.dot": (M8, M8),
+    "lax.dot_general": (M8, M8, (((1,), (0,)), ((), ()))), "lax.reduce": (M8, np.float32(0), aot.lax.add, (0,)),
+    "numpy.arange": (8,), "numpy.array": (M8,), "numpy.asarray": (M8,),
+    "numpy.bincount": (np.arange(8),), "numpy.broadcast_to": (V8[0], (8,)), "numpy.dot": (M8, M8), "numpy.empty": (8,),
+    "numpy.einsum": ("ij,jk->ik", M8, M8), "numpy.full": (8, 1.0), "numpy.full_like": (M8, 2), "numpy.matmul": (M8, M8),
+    "numpy.ones": (8,), "numpy.ones_like": (M8,), "numpy.percentile": (M8, 50.0, 0), "numpy.ravel": (M8,),
+    "numpy.repeat": (V8[:1], 8), "numpy.reshape": (M8, 64), "numpy.tensordot": (M8, M8, 1), "numpy.zeros": (8,),
+    "numpy.zeros_like": (M8,), "numpy.linalg.tensordot": (np.ones((8, 8, 8)), M8), "random.ball": (KEY, 2, 2.0, (8,)), "random.beta": (KEY, V8, 1.0),
+    "random.bernoulli": (KEY, 0.5, (8,)), "random.categorical": (KEY, M8), "random.chisquare": (KEY, V8),
+    "random.dirichlet": (KEY, M8), "random.f": (KEY, V8, V8), "random.gamma": (KEY, V8), "random.loggamma": (KEY, V8),
+    "random.generalized_normal": (KEY, 2.0, (8,)), "random.geometric": (KEY, V8 / 2), "random.lognormal": (KEY, 1.0, (8,)),
+    "random.multivariate_normal": (KEY, M8, np.eye(8, dtype=np.float32)), "random.orthogonal": (KEY, 8), "random.pareto": (KEY, V8),
+    "random.permutation": (KEY, 8), "random.poisson": (KEY, V8), "random.randint": (KEY, (8,), 0, 9), "random.rayleigh": (KEY, V8),
+    "random.t": (KEY, V8), "random.triangular": (KEY, 0.0, 1.0, 2.0, (8,)), "random.truncated_normal": (KEY, -1.0, 1.0, (8,)),
+    "random.wald": (KEY, V8),
+}
+TAKING = [f"{m}.{n}" for m, module in MODULES.items() for n in dir(module)
+          if inspect.isroutine(f := getattr(module, n)) and "out_sharding" in inspect.signature(f).parameters]
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_results_lie_where_out_sharding_says(name):
+    module, _, function = name.rpartition(".")
+    f = functools.partial(getattr(MODULES[module], function), *ARGUMENTS.get(name, (KEY, (8,))))
+    with aot.set_mesh(MESH):
+        if module.startswith("random"):         # tracing is enough to see it
+            assert "sharding_constraint" in str(aot.make_jaxpr(lambda: f(out_sharding=P("x")))())
+        else:
+            assert f(out_sharding=P("x")).sharding.spec == P("x")
