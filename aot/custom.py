@@ -48,12 +48,10 @@ class JvpCall:
                                                                 "num_consts": len(captured), "name": self.name})
 
     def batch(self, axis: Axis, dims: Sequence, tag: Any = None):
-        box: dict[str, Any] = {}
+        results = _Results(axis, self.name)
 
         def fun(*args):
-            outs, ods = vmap_flat(self.fun, axis, args, dims, tag)
-            box["dims"] = [0 if d is not None else None for d in ods]
-            return [x if d is None else to_dim(axis, x, d, 0) for x, d in zip(outs, ods)]
+            return results.of_fun(*vmap_flat(self.fun, axis, args, dims, tag))
 
         def rule(primals, tangents):
             nz = [not is_zero(t) for t in tangents]
@@ -67,25 +65,40 @@ class JvpCall:
                 zero[:] = map(is_zero, ts)
                 return [*outs, *[t for t in ts if not is_zero(t)]]
             got, gd = vmap_flat(both, axis, [*primals, *dots], in_dims, tag)
-            n = len(zero)
-            box["dims"] = box.get("dims") or [None] * n
-            want = [0 if d is not None or e is not None else None for d, e in zip(
-                gd[:n], _fill_dims(gd[n:], zero))]
-            box["dims"] = want
-            outs = [x if w is None else to_dim(axis, x, d, 0) for x, d, w in zip(got[:n], gd[:n], want)]
+            n, it = len(zero), iter(gd[len(zero):])
+            outs = results.of_rule(got[:n], gd[:n], [None if z else next(it) for z in zero])
             it = iter(zip(got[n:], gd[n:]))
-            ts = [Zero.like(o) if z else _front(axis, *next(it), w) for o, z, w in zip(outs, zero, want)]
+            ts = [Zero.like(o) if z else results.place(*next(it), m) for o, z, m in zip(outs, zero, results.mapped)]
             return outs, ts
-        return JvpCall(fun, rule, self.name), lambda: box["dims"]
+        return JvpCall(fun, rule, self.name), results.dims
 
 
-def _front(axis, x, d, want):
-    return x if want is None else to_dim(axis, x, d, 0)
+class _Results:
+    """Which results of a call under vmap are mapped; those have the mapped axis first.
 
+    The rule of a call that was staged, where its function was traced, gives the results that the function does."""
 
-def _fill_dims(dims, zero):
-    it = iter(dims)
-    return [None if z else next(it) for z in zero]
+    def __init__(self, axis: Axis, name: str):
+        self.axis, self.name = axis, name
+        self.mapped: list[bool] = []
+        self.staged = False
+
+    def dims(self) -> list[int | None]: return [0 if m else None for m in self.mapped]
+
+    def place(self, x: Any, d: int | None, mapped: bool) -> Any: return to_dim(self.axis, x, d, 0) if mapped else x
+
+    def of_fun(self, outs: Sequence, dims: Sequence[int | None]) -> list:
+        self.staged, self.mapped = True, [d is not None for d in dims]
+        return list(map(self.place, outs, dims, self.mapped))
+
+    def of_rule(self, outs: Sequence, dims: Sequence[int | None], tangent_dims: Sequence[int | None]) -> list:
+        mapped = [d is not None or t is not None for d, t in zip(dims, tangent_dims)]
+        if not self.staged:
+            self.mapped = mapped
+        elif any(m and not f for m, f in zip(mapped, self.mapped)):
+            raise TypeError(f"the derivative rule of {self.name} gives a mapped value or tangent for a result that does not "
+                            "depend on a mapped argument of vmap. hint: make the result depend on it, for instance out + 0 * x")
+        return list(map(self.place, outs, dims, self.mapped))
 
 
 class VjpCall:
@@ -109,12 +122,10 @@ class VjpCall:
                                                                 "num_consts": len(captured), "name": self.name})
 
     def batch(self, axis: Axis, dims: Sequence, tag: Any = None):
-        box: dict[str, Any] = {}
+        results, box = _Results(axis, self.name), {}
 
         def fun(*args):
-            outs, ods = vmap_flat(self.fun, axis, args, dims, tag)
-            box["dims"] = ods
-            return outs
+            return results.of_fun(*vmap_flat(self.fun, axis, args, dims, tag))
 
         def fwd(perturbed, *args):
             n: list[int] = []
@@ -124,13 +135,12 @@ class VjpCall:
                 n[:] = [len(outs)]
                 return [*outs, *res]
             got, ds = vmap_flat(both, axis, args, dims, tag)
-            box["dims"], res_dims = ds[:n[0]], ds[n[0]:]
-            box["res"] = res_dims
-            return got[:n[0]], got[n[0]:]
+            box["res"] = ds[n[0]:]
+            return results.of_rule(got[:n[0]], ds[:n[0]], [None] * n[0]), got[n[0]:]
 
         def bwd(res, cts):
-            return batched_bwd(self.bwd, axis, box["res"], box["dims"], dims, tag)(res, cts)
-        return VjpCall(fun, fwd, bwd, self.name), lambda: box["dims"]
+            return batched_bwd(self.bwd, axis, box["res"], results.dims(), dims, tag)(res, cts)
+        return VjpCall(fun, fwd, bwd, self.name), results.dims
 
 
 def batched_bwd(bwd: Callable, axis: Axis, res_dims, ct_dims, in_dims, tag: Any = None) -> Callable:

@@ -193,6 +193,32 @@ def test_derivatives_of_a_map_over_nothing():
         assert np.asarray(g).tolist() == [0, 0, 0]
 
 
+def product(m, lax, kind):
+    """x * y, whose rule multiplies in the other order, so that its result has another mapped axis."""
+    f = getattr(m, f"custom_{kind}")(lambda x, y: lax.mul(x, y))
+    if kind == "jvp":
+        f.defjvp(lambda p, t: (lax.mul(p[1], p[0]), lax.add(lax.mul(t[1], p[0]), lax.mul(p[1], t[0]))))
+    else:
+        f.defvjp(lambda x, y: (lax.mul(y, x), (x, y)), lambda r, ct: (lax.mul(r[1], ct), lax.mul(r[0], ct)))
+    return f
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+@pytest.mark.parametrize("dims", [(0, 1), (1, 0), (1, None)])
+def test_rules_of_staged_calls_follow_the_axes_of_their_function(kind, dims):
+    square = np.arange(9, dtype=F).reshape(3, 3) / 7
+    args = [square if d is not None else square[0] for d in dims]
+    compare(lambda m, lax: m.grad(lambda x, y: total(lax, lax.mul(m.jit(m.vmap(product(m, lax, kind), dims))(x, y), square)),
+                                  (0, 1)), *args)
+
+
+def test_a_rule_may_not_map_what_its_function_does_not():
+    f = aot.custom_jvp(lambda x, y: y)
+    f.defjvp(lambda p, t: (p[1], t[0] + t[1]))
+    with pytest.raises(TypeError, match="depend on a mapped argument of vmap"):
+        aot.jvp(lambda x: aot.jit(aot.vmap(f, (0, None)))(x, X[0]), (X,), (X,))
+
+
 # ---- functions and rules that close over traced values -----------------------------------------------------------------------
 
 def closing(m, lax, what, c):
