@@ -3,6 +3,8 @@
 A program is a list of statements over vectors of four floats, made from a seed; control flow nests to depth 3.  The same
 program is built over aot and over jax, a random transform is applied to both, and the results must agree.  A failure
 prints the seed and the program; `python tests/fuzz.py --seed N` runs that one alone.
+
+Seeds 0 to 1999 agree; on 511, 1301, 1329 and 1547 jax 0.10.2 differs from itself (see `spelled_out`).
 """
 from __future__ import annotations
 
