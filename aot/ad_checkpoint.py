@@ -207,7 +207,7 @@ def _inlined(jaxpr: Jaxpr) -> Jaxpr:
                 eqns.append(Eqn(e.primitive, [look(v) for v in e.invars], outs, e.params, e.source))
                 names.update(zip(e.outvars, outs))
                 continue
-            inner = e.params["jaxpr"]
+            inner = e.params["jaxpr"].placed(e.source)
             names.update(zip(inner.invars, [look(v) for v in e.invars]))
             walk(inner)
             names.update(zip(e.outvars, [look(v) for v in inner.outvars]))

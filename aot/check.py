@@ -148,7 +148,7 @@ def bodies(jaxpr: Jaxpr, has_rule: bool = False) -> Iterator[tuple[Jaxpr, bool]]
     yield jaxpr, has_rule
     for e in jaxpr.eqns:
         for inner in subjaxprs(e.params):
-            yield from bodies(inner, has_rule or e.primitive.name in ("custom_jvp_call", "custom_vjp_call"))
+            yield from bodies(inner.placed(e.source), has_rule or e.primitive.name in ("custom_jvp_call", "custom_vjp_call"))
 
 
 def check_jaxpr(jaxpr: Jaxpr) -> list[Finding]:

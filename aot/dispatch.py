@@ -13,7 +13,7 @@ from aot.array import Array, asarray
 from aot.config import config, gate
 from aot.dtypes import float0
 from aot.ops.call import pjit_p
-from aot.source import api_boundary
+from aot.source import api_boundary, is_ours, shared_body
 from aot.trace import (
     Jaxpr,
     ShapedArray,
@@ -76,7 +76,7 @@ def _trace_to_entry(fun, in_tree, avals, name, donated, signature):
         trace.function = f"`{name}`"
         trace.input_names = lambda: argument_names(fun, in_tree, [i.variable for i in ins])
         args, kwargs = in_tree.unflatten(ins)
-        out = fun(*args, **kwargs)
+        out = shared_body(fun, args, kwargs) if is_ours(fun) else fun(*args, **kwargs)
         leaves, out_tree = _flatten(out)
         for x in leaves:
             check_output(x, out, name)

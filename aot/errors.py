@@ -76,7 +76,7 @@ def _why(tracer: Any, otherwise: str) -> str:
 
 def _explain(what: str, tracer: Any, why: str, fix: str) -> str:
     here = _source.user_frame()
-    place = f"\n{_at(here)}" if here is not None else ""
+    place = f"\n{_at(here)}" if here else ""
     return f"{what}: {_about(tracer)}.{place}{_origin(tracer)}\nWhy: {why}\nTo fix this: {fix}"
 
 

@@ -1,13 +1,17 @@
 """Where in the user's program an operation came from, and tracebacks without this package's frames.
 
-Capturing must be cheap, because it happens for every traced operation: `user_frame` returns only the code object and
-the instruction offset of the innermost frame outside this package.  File, line and function are worked out when
+Capturing must be cheap, because it happens for every traced operation: `recorded_frame` returns only the code object
+and the instruction offset of the innermost frame outside this package.  File, line and function are worked out when
 somebody asks.
+
+A jitted function of this package is traced once for all its callers, and so is what is derived from a jaxpr: operations
+there have the place `CALLER`, which whoever goes through a jaxpr replaces by the place of the call.
 """
 from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import sys
 import threading
@@ -18,7 +22,9 @@ from typing import Any, TypeVar
 from aot.config import config
 
 #: A captured position: a code object and the offset of its last instruction; None when there is no user frame.
-Source = tuple[CodeType, int] | None
+Source = tuple[CodeType, int] | tuple[()] | None
+#: The position of operations that belong to the place of the call; false, as None is.
+CALLER: Source = ()
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _internal_roots: list[str] = [_PACKAGE, "<frozen "]
@@ -53,13 +59,20 @@ def is_internal(code: CodeType) -> bool:
 _GLUE = frozenset((functools.__file__, contextlib.__file__))
 
 
-def user_frame() -> Source:
-    """The innermost frame outside this package, or the override set by `replaying`."""
+def is_ours(fun: Callable) -> bool:
+    """Whether a function, under its wrappers, is one of this package."""
+    code = getattr(inspect.unwrap(fun), "__code__", None)
+    return code is not None and is_internal(code)
+
+
+def recorded_frame() -> Source:
+    """The place of an operation that is recorded now: the innermost frame outside this package, the override set by
+    `replaying`, or CALLER in a function of this package that is traced for all its callers."""
     override = _local.current
     if override is not None:
         return override
     frame: FrameType | None = sys._getframe(1)
-    internal = _internal
+    internal, shared = _internal, shared_body.__code__
     while frame is not None:
         code = frame.f_code
         known = internal.get(code.co_filename)
@@ -67,8 +80,27 @@ def user_frame() -> Source:
             known = is_internal(code)
         if not known:
             return code, frame.f_lasti
+        if code is shared:
+            return CALLER
         frame = frame.f_back
     return None
+
+
+def shared_body(fun: Callable, args: Any, kwargs: Any) -> Any:
+    """Call a function of this package to trace it for all its callers."""
+    before = set_current(None)
+    try:
+        return fun(*args, **kwargs)
+    finally:
+        set_current(before)
+
+
+def user_frame() -> Source:
+    """The user's place, for messages: the override set by `replaying`, else the innermost frame outside this package."""
+    frame: FrameType | None = sys._getframe(1)
+    while not _local.current and frame is not None and is_internal(frame.f_code):
+        frame = frame.f_back
+    return _local.current or frame and (frame.f_code, frame.f_lasti)
 
 
 def frames_to_user() -> int:
@@ -83,12 +115,14 @@ def frames_to_user() -> int:
 
 
 @contextlib.contextmanager
-def replaying(source: Source) -> Iterator[None]:
-    """Give operations recorded inside the block the position `source`, as when a recorded equation is run again."""
+def replaying(source: Source) -> Iterator[Source]:
+    """Give operations recorded inside the block the position `source`, as when a recorded equation is run again.
+
+    Without one (None, or CALLER) the override of before goes on.  Gives the override."""
     before = _local.current
-    _local.current = source if source is not None else before
+    _local.current = source or before
     try:
-        yield
+        yield _local.current
     finally:
         _local.current = before
 
@@ -102,7 +136,7 @@ def set_current(source: Source) -> Source:
 
 def line_of(source: Source) -> int:
     """The line number of a captured position; 0 when unknown."""
-    if source is None:
+    if not source:
         return 0
     code, lasti = source
     for start, end, line in code.co_lines():
@@ -113,7 +147,7 @@ def line_of(source: Source) -> int:
 
 def location(source: Source) -> tuple[str, int, str] | None:
     """`(file, line, function)` of a captured position."""
-    if source is None:
+    if not source:
         return None
     return source[0].co_filename, line_of(source), source[0].co_qualname
 

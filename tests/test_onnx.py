@@ -299,7 +299,6 @@ def test_what_onnx_cannot_express_is_refused(name, arguments, results, body, op,
 def test_a_refusal_names_all_operations_and_the_users_lines():
     def f(x):
         return aot.lax.linalg.schur(x), jnp.linalg.eigvals(x), jnp.linalg.eigvals(x + 1)
-    aot.clear_caches()      # functions of the library that were traced before keep the places of their first use
     text = aot.jit(f).trace(np.eye(3, dtype=np.float32)).lower().located_text(root=str(Path(__file__).parent))
     with pytest.raises(Refused) as e:
         exporter.export(text)

@@ -1,6 +1,8 @@
 """Reading StableHLO for exporters: constants of every type, attributes, regions, locations; and the simplifier."""
 from __future__ import annotations
 
+from collections import Counter
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -81,10 +83,35 @@ def test_locations(text, want):
 def test_operations_of_an_inlined_rule_have_the_users_line():
     def f(a):
         return jnp.linalg.cholesky(a)
-    aot.clear_caches()      # functions of the library that were traced before keep the places of their first use
     text = aot.jit(f).trace(np.eye(3, dtype=np.float32)).lower().located_text()
     places = {op.location.file.rpartition("/")[2] for op in stablehlo.read(text).body.walk()} - {""}
     assert places == {"test_stablehlo_reader.py"}
+
+
+def twice(x):
+    y = jnp.var(x)
+    return y * jnp.var(x * 2) + jnp.median(x)
+
+
+#: programs that call jnp.var on two lines of `twice`; it is traced once for all of them
+USES = {
+    "plain": twice, "again": lambda x: twice(x), "grad": aot.grad(twice), "jit in jit": lambda x: aot.jit(twice)(x) + 1,
+    "vmap": lambda x: aot.vmap(twice)(jnp.stack([x, x])), "jvp": lambda x: aot.jvp(twice, (x,), (x,)),
+    "checkpoint": aot.grad(lambda x: aot.checkpoint(twice)(x)),
+    "scan": lambda x: aot.lax.scan(lambda c, a: (c + twice(a), None), 0.0, jnp.stack([x, x]))[0],
+    "grad of scan": aot.grad(lambda x: aot.lax.scan(lambda c, a: (c + twice(a * x), None), 0.0, jnp.stack([x, x]))[0]),
+    "cond": lambda x: aot.lax.cond(x[0] > 0, twice, lambda x: x[0], x),
+    "second derivative": aot.hessian(twice),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_operations_of_library_functions_have_the_line_of_each_call(name):
+    text = aot.jit(USES[name]).trace(np.arange(4, dtype=np.float32)).lower().located_text()
+    first = twice.__code__.co_firstlineno
+    lines = Counter(op.location.line - first for op in stablehlo.read(text).body.walk() if op.location.function == "twice")
+    assert lines[1] >= 3 and lines[2] >= 3, lines
+    assert all(op.location.file for op in stablehlo.read(text).body.walk() if op.name not in ("constant", "while")), name
 
 
 def test_calls_are_inlined_and_recursion_is_refused():

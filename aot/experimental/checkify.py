@@ -228,9 +228,10 @@ class Collector:
 
     def inner(self, e: Eqn) -> list[Jaxpr]:
         p, prim = e.params, e.primitive
-        return ([p["jaxpr"]] if prim in (pjit_p, checkpoint_p, scan_p) else list(p["branches"]) if prim is cond_p
-                else [p["cond_jaxpr"], p["body_jaxpr"]] if prim is while_p
-                else [p["call_jaxpr"]] if prim in (custom_jvp_p, custom_vjp_p) else [])
+        found = ([p["jaxpr"]] if prim in (pjit_p, checkpoint_p, scan_p) else list(p["branches"]) if prim is cond_p
+                 else [p["cond_jaxpr"], p["body_jaxpr"]] if prim is while_p
+                 else [p["call_jaxpr"]] if prim in (custom_jvp_p, custom_vjp_p) else [])
+        return [j.placed(e.source) for j in found]
 
     def automatic(self, e: Eqn) -> list[tuple[ErrorCategory, str]]:
         """The automatic checks of one equation -> (category, message)."""

@@ -179,14 +179,15 @@ class Emitter:
     # ---- jaxprs ----
     def jaxpr(self, jaxpr: Jaxpr, args: Sequence[str]) -> list[str]:
         """Emit every equation -> names of the outputs."""
-        env = dict(zip(jaxpr.invars, args, strict=True))
+        env, outer = dict(zip(jaxpr.invars, args, strict=True)), self.loc
         for e in jaxpr.eqns:
             if not self.module.locations:
                 self.eqn(e, env)
                 continue
-            self.loc = self.module.location(e.source)
+            self.loc = self.module.location(e.source) or outer
             with source.replaying(e.source):       # what a lowering rule traces comes from the same line
                 self.eqn(e, env)
+        self.loc = outer
         return [self.read(x, env) for x in jaxpr.outvars]
 
     def read(self, x, env) -> str:
@@ -282,7 +283,7 @@ class Module:
         self._locations: dict[Any, str] = {}
 
     def location(self, src) -> str:
-        if src is None:
+        if not src:
             return ""
         found = self._locations.get(src)
         if found is None:

@@ -11,7 +11,7 @@ import numpy as np
 from aot.ops.call import Holder, with_dots
 from aot.ops.families import LinearOp
 from aot.ops.shape import reshape
-from aot.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+from aot.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding
 from aot.trace import (
     Jaxpr,
     Linear,
@@ -31,7 +31,7 @@ from aot.trace import (
 
 # ---- text ----------------------------------------------------------------------------------------------------------------
 
-def mesh_symbol(module, mesh: Mesh) -> str:
+def mesh_symbol(module, mesh: Mesh | AbstractMesh) -> str:
     """The name of a mesh in the module, declared on first use; devices in another order get their positions."""
     if module.devices is None:
         module.devices = mesh.device_tuple

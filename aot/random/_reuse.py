@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from aot.errors import KeyReuseError
-from aot.source import Source, user_frame, where
+from aot.source import Source, recorded_frame, where
 from aot.trace import StageTrace, StageTracer, Tracer, state
 
 _consumed: dict[int, tuple[Any, str, Source]] = {}      # id of the key -> (weak reference, by what, where)
@@ -28,7 +28,7 @@ class Use(NamedTuple):
 
 def consume(key: Any, by: str, source: Source = None) -> None:
     """Note that `by` consumes the key.  Raises KeyReuseError, naming both places, if something did so before."""
-    key, source = root(key), source or user_frame()
+    key, source = root(key), source or recorded_frame()
     trace = staging()
     if trace is not None and not (type(key) is StageTracer and key.owner is trace):
         captured = trace.__dict__.setdefault("captured_keys", {})

@@ -11,7 +11,7 @@ import numpy as np
 from aot import errors, source
 from aot.array_methods import ArrayMethods
 from aot.config import gate
-from aot.source import user_frame
+from aot.source import recorded_frame
 from aot.trace.aval import ShapedArray, typeof
 from aot.trace.jaxpr import Eqn, Jaxpr, Literal, Var
 
@@ -285,7 +285,7 @@ class StageTrace(Trace):
         atoms = [x.variable if type(x) is StageTracer and x.owner is self else self.atom(x) for x in args]
         avals = prim.infer(*[a.aval for a in atoms], **params)
         outs = [StageTracer(self, Var(a)) for a in avals]
-        self.eqns.append(Eqn(prim, atoms, [o.variable for o in outs], params, user_frame()))
+        self.eqns.append(Eqn(prim, atoms, [o.variable for o in outs], params, recorded_frame()))
         return outs
 
     def close(self, ins: Sequence[StageTracer], outs: Sequence, name: str = "") -> tuple[Jaxpr, list]:
@@ -348,9 +348,9 @@ def eval_jaxpr(jaxpr, args: Sequence, consts: Sequence = ()) -> list:
     """Run the equations in the current trace, under their own source locations."""
     env = dict(zip(jaxpr.invars, args, strict=True))
     env.update(zip(jaxpr.constvars, jaxpr.consts))
-    with source.replaying(None):
+    with source.replaying(None) as outer:
         for e in jaxpr.eqns:
-            source.set_current(e.source)
+            source.set_current(e.source or outer)
             ins = [x.val if type(x) is Literal else env[x] for x in e.invars]
             env.update(zip(e.outvars, e.primitive.rebind(ins, e.params)))
     return [x.val if type(x) is Literal else env[x] for x in jaxpr.outvars]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, Sequence
 
+from aot.source import CALLER, Source, set_current
 from aot.trace.aval import ShapedArray
 
 
@@ -74,11 +75,24 @@ class Jaxpr:
         return self._effects
 
     def memo(self, key: Any, make: Callable) -> Any:
-        """Derived forms (jvp, transpose, batched, ...) live exactly as long as the jaxpr they derive from."""
+        """Derived forms (jvp, transpose, batched, ...) live exactly as long as the jaxpr they derive from.
+
+        They serve all its callers: what is recorded meanwhile, and has no place in the jaxpr, has the place of the call."""
         found = self._memo.get(key)
         if found is None:
-            found = self._memo[key] = make()
+            before = set_current(CALLER)
+            try:
+                found = self._memo[key] = make()
+            finally:
+                set_current(before)
         return found
+
+    def placed(self, source: Source) -> Jaxpr:
+        """With this place for equations that have that of the call."""
+        if not source or all(e.source for e in self.eqns):
+            return self
+        eqns = [e if e.source else Eqn(e.primitive, e.invars, e.outvars, e.params, source) for e in self.eqns]
+        return self.memo(("placed", source), lambda: Jaxpr(self.invars, eqns, self.outvars, self.debug_name))
 
     def __str__(self):
         from aot.trace.printing import jaxpr_text

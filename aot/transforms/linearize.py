@@ -132,7 +132,7 @@ def transpose_flat(jaxpr: Jaxpr, args: Sequence, cts: Sequence) -> list:
     """Cotangents (possibly Zero) for the `Linear` members of args; equations that need no transposing run first."""
     env: dict[Var, Any] = dict(zip(jaxpr.invars, args, strict=True))
     linear = []
-    with source.replaying(None):
+    with source.replaying(None) as outer:
         for e in jaxpr.eqns:
             ins = [x.val if type(x) is Literal else env[x] for x in e.invars]
             if any(type(x) is Linear for x in ins):
@@ -140,7 +140,7 @@ def transpose_flat(jaxpr: Jaxpr, args: Sequence, cts: Sequence) -> list:
                     env[v] = Linear(v.aval)
                 linear.append((e, ins))
             else:
-                source.set_current(e.source)
+                source.set_current(e.source or outer)
                 env.update(zip(e.outvars, e.primitive.rebind(ins, e.params)))
         ct: dict[Var, Any] = {}
         for v, c in zip(jaxpr.outvars, cts, strict=True):
@@ -150,7 +150,7 @@ def transpose_flat(jaxpr: Jaxpr, args: Sequence, cts: Sequence) -> list:
             outs = [ct.pop(v, None) for v in e.outvars]
             if all(c is None for c in outs):
                 continue
-            source.set_current(e.source)
+            source.set_current(e.source or outer)
             outs = [Zero(tangent_aval(v.aval)) if c is None else c for v, c in zip(e.outvars, outs)]
             for v, x, c in zip(e.invars, ins, e.primitive.transpose(outs, *ins, **e.params), strict=True):
                 if type(x) is Linear and c is not None and type(c) is not Zero:

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class _Reader:
         self.functions = {op.attributes["sym_name"].value: op for op in module.body.operations
                           if op.operation.name == "func.func"}
         self.active: list[str] = []
+        self.outer = Location()     # the place of the call, or of the operation with a region, that is being read
 
     def program(self) -> Program:
         main = self.functions.get("main") or (next(iter(self.functions.values())) if len(self.functions) == 1 else None)
@@ -147,8 +149,9 @@ class _Reader:
         types: list[Type] = []
         for r in op.results:
             self.shaped(str(r.type), types.append)
-        made = Op(name.removeprefix("stablehlo."), operands, types, attrs, [self.region(r, env) for r in op.regions],
-                  self.location(op))
+        with self.inside(op):
+            regions = [self.region(r, env) for r in op.regions]
+        made = Op(name.removeprefix("stablehlo."), operands, types, attrs, regions, self.location(op))
         ops.append(made)
         results = iter(made.results)
         for r in op.results:
@@ -168,7 +171,15 @@ class _Reader:
         return made
 
     def location(self, op: Any) -> Location:
-        return parse_location(str(op.location))
+        """The place of an operation; without one, that of the call or of the operation whose region it is in."""
+        found = parse_location(str(op.location))
+        return found if found.file else self.outer
+
+    @contextmanager
+    def inside(self, op: Any) -> Iterator[None]:
+        before, self.outer = self.outer, self.location(op)
+        yield
+        self.outer = before
 
     # ---- what is not kept ----
     def call(self, op: Any, env: dict, ops: list[Op]) -> None:
@@ -185,7 +196,8 @@ class _Reader:
         block = self.functions[name].regions[0].blocks[0]
         self.active.append(name)
         inner = {a: env[x] for a, x in zip(block.arguments, op.operands)}
-        outs = iter(self.block(block, inner, ops))
+        with self.inside(op):
+            outs = iter(self.block(block, inner, ops))
         self.active.pop()
         for r in op.results:
             env[r] = self.shaped(str(r.type), lambda t: next(outs))
@@ -199,7 +211,8 @@ class _Reader:
         for a in function.arguments:
             inner[a] = value = self.argument(str(a.type))
             body.args += _flat(value)
-        body.outputs = self.block(function, inner, body.ops)
+        with self.inside(op):
+            body.outputs = self.block(function, inner, body.ops)
         operands = [v for x in op.operands for v in _flat(env[x])]
         made = Op("composite", operands, [v.type for v in body.outputs], attrs, [body], self.location(op))
         ops.append(made)
