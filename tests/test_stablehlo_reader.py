@@ -211,6 +211,10 @@ SIMPLIFIED = [
     ("zero is not neutral for floats", "f32[3]", "f32[3]", """  %a = stablehlo.constant dense<0.0> : tensor<3xf32>
   %r = stablehlo.add %0, %a : tensor<3xf32>
   return %r : tensor<3xf32>""", ["constant", "add"]),
+    ("where values are stored", "f32[3,4]", "f32[3,4]", """  %a = stablehlo.custom_call @LayoutConstraint(%0) {backend_config = "", operand_layouts = [dense<[0, 1]> : tensor<2xindex>], result_layouts = [dense<[0, 1]> : tensor<2xindex>]} : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  %b = stablehlo.custom_call @Sharding(%a) {mhlo.sharding = "{replicated}"} : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  %c = stablehlo.custom_call @annotate_device_placement(%b) {has_side_effect = true} : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %c : tensor<3x4xf32>""", []),
     ("effects stay", "f32[3]", "f32[3]", """  stablehlo.custom_call @log(%0) {has_side_effect = true} : (tensor<3xf32>) -> ()
   return %0 : tensor<3xf32>""", ["custom_call"]),
 ]

@@ -143,7 +143,10 @@ class _Reader:
 
     def plain(self, op: Any, name: str, env: dict, ops: list[Op]) -> None:
         attrs = self.attributes.of(op)
-        if name == "stablehlo.custom_call" and str(attrs.get("call_target_name", "")).startswith("chlo."):
+        target = str(attrs.get("call_target_name", "")) if name == "stablehlo.custom_call" else ""
+        if target in _PLACING:
+            return self.forward(op, env, ops)
+        if target.startswith("chlo."):
             name, attrs = attrs["call_target_name"], {**attrs, **dict(attrs.get("mhlo.backend_config") or {})}
         operands = [v for x in op.operands for v in _flat(env[x])]
         types: list[Type] = []
@@ -260,6 +263,8 @@ _SPECIAL = {"func.call": _Reader.call, "stablehlo.composite": _Reader.composite,
             "stablehlo.tuple": _Reader.tuple, "stablehlo.get_tuple_element": _Reader.get_tuple_element,
             "stablehlo.optimization_barrier": _Reader.forward, "stablehlo.after_all": _Reader.token,
             "stablehlo.create_token": _Reader.token, "sdy.sharding_constraint": _Reader.forward}
+#: custom calls that say where and in what order a value is stored, which is no meaning of values
+_PLACING = {"LayoutConstraint", "Sharding", "annotate_device_placement"}
 
 
 def constant(value: np.ndarray, location: Location = Location()) -> Op:
