@@ -6,7 +6,7 @@ recomputes the rest and is transposed as a whole.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -217,33 +217,43 @@ def _inlined(jaxpr: Jaxpr) -> Jaxpr:
 
 # ---- users' functions -----------------------------------------------------------------------------------------------------
 
-def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy: Callable | None = None,
-               static_argnums: int | Sequence[int] = (), concrete: bool = False) -> Any:
+def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[Any] = True, policy: Callable | None = None,
+               static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
+               concrete: None = None) -> Any:
     """fun, whose intermediate values are recomputed in the backward pass instead of kept.
 
     policy: what to keep all the same, see `checkpoint_policies`.  prevent_cse=False lets the compiler undo the
-    recomputation outside loops; it is faster where that cannot happen (inside scan)."""
+    recomputation outside loops; it is faster where that cannot happen (inside scan).  A sequence of bools, one for each
+    argument, means True if one of them is.  static_argnums, static_argnames: arguments that are not traced.
+    Raises NotImplementedError for concrete, which jax has removed too."""
+    if concrete is not None:
+        raise NotImplementedError("checkpoint(concrete=...) was removed. hint: use static_argnums for arguments whose values "
+                                  "the function looks at")
     if fun is None:
-        return functools.partial(checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums)
+        return functools.partial(checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums,
+                                 static_argnames=static_argnames)
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    again = any(tree_flatten(prevent_cse)[0])
 
     @functools.wraps(fun)
     @api_boundary
     def checkpointed(*args, **kwargs):
-        static, _ = resolve_static(fun, nums, ())
+        static, named = resolve_static(fun, nums, names)
         fixed = {i: args[i] for i in static if i < len(args)}
+        values = {k: v for k, v in kwargs.items() if k in named}
         dynamic = tuple(x for i, x in enumerate(args) if i not in fixed)
-        leaves, in_tree = tree_flatten((dynamic, kwargs))
+        leaves, in_tree = tree_flatten((dynamic, {k: v for k, v in kwargs.items() if k not in named}))
         box: dict[str, Any] = {}
 
         def flat(*xs):
             d, k = in_tree.unflatten(xs)
             it = iter(d)
-            out = fun(*[fixed[i] if i in fixed else next(it) for i in range(len(args))], **k)
+            out = fun(*[fixed[i] if i in fixed else next(it) for i in range(len(args))], **k, **values)
             outs, box["tree"] = tree_flatten(out)
             return outs
         jaxpr, captured = stage(flat, [typeof(x) for x in leaves], getattr(fun, "__name__", "fun"))
-        outs = bind(checkpoint_p, *captured, *leaves, jaxpr=jaxpr, policy=policy, prevent_cse=prevent_cse,
+        outs = bind(checkpoint_p, *captured, *leaves, jaxpr=jaxpr, policy=policy, prevent_cse=again,
                     differentiated=False)
         return box["tree"].unflatten(outs)
     return checkpointed

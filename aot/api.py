@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import functools
+from contextlib import ExitStack
 from typing import Any, Callable, Sequence
 
 from aot.array import Array, device_put_one
 from aot.dispatch import described, jit, trace_to_entry
 from aot.source import api_boundary
 from aot.trace import ClosedJaxpr, hoist_consts, typeof
+from aot.trace import axis_env as bound_axis
 from aot.transforms.autodiff import (
     grad,
     hessian,
@@ -28,9 +30,11 @@ __all__ = ["Array", "block_until_ready", "device_get", "device_put", "eval_shape
            "vmap"]
 
 
-def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (), axis_env=None, return_shape: bool = False,
-               abstracted_axes=None) -> Callable[..., Any]:
-    """Function that returns the jaxpr of fun on its arguments (and the output shapes when return_shape)."""
+def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (),
+               axis_env: Sequence[tuple[Any, int]] | None = None, return_shape: bool = False) -> Callable[..., Any]:
+    """Function that returns the jaxpr of fun on its arguments (and the output shapes when return_shape).
+
+    axis_env: names and sizes of mapped axes that fun may speak to."""
     nums = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
 
     @functools.wraps(fun)
@@ -42,7 +46,10 @@ def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (), axis_env
             it = iter(xs)
             return fun(*[x if i in nums else next(it) for i, x in enumerate(args)], **kw)
         leaves, in_tree = tree_flatten((dynamic, kwargs))
-        entry = trace_to_entry(call, in_tree, [typeof(x) for x in leaves], getattr(fun, "__name__", "fun"), ())
+        with ExitStack() as stack:
+            for name, size in axis_env or ():
+                stack.enter_context(bound_axis(name, size))
+            entry = trace_to_entry(call, in_tree, [typeof(x) for x in leaves], getattr(fun, "__name__", "fun"), ())
         closed: ClosedJaxpr = hoist_consts(entry.jaxpr)
         if not return_shape:
             return closed

@@ -223,7 +223,6 @@ class ArrayMethods:
     all, any = _method("all"), _method("any")
     argmax, argmin = _method("argmax"), _method("argmin")
     argpartition, argsort = _method("argpartition"), _method("argsort")
-    astype = _method("astype")
     choose, clip = _method("choose"), _method("clip")
     conj, conjugate = _method("conj"), _method("conjugate")
     copy = _method("copy")
@@ -239,6 +238,10 @@ class ArrayMethods:
     swapaxes = _method("swapaxes")
     take, trace = _method("take"), _method("trace")
     var = _method("var")
+
+    def astype(self, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+        """See `aot.numpy.astype`."""
+        return _np.astype(self, dtype, copy=copy, device=device)
 
     def compress(self, condition: Any, axis: int | None = None, *, out: None = None, size: int | None = None,
                  fill_value: Any = 0) -> Any:

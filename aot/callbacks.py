@@ -6,7 +6,7 @@ from typing import Any, Callable
 import numpy as np
 
 from aot import dtypes
-from aot.ops.callbacks import callback
+from aot.ops.callbacks import callback as _callback
 from aot.source import api_boundary
 from aot.trace import ShapedArray
 from aot.tree_util import tree_flatten
@@ -31,26 +31,25 @@ def _flat(fun: Callable, in_tree, out_tree, kwargs: dict) -> Callable:
 
 
 @api_boundary
-def pure_callback(callback_fun: Callable, result_shape_dtypes: Any, *args, sharding=None, vmap_method: str | None = None,
-                  vectorized=None, **kwargs):
+def pure_callback(callback: Callable, result_shape_dtypes: Any, *args, sharding=None, vmap_method: str | None = None,
+                  **kwargs):
     """Call a Python function of numpy arrays without side effects from compiled code.
 
     result_shape_dtypes: tree of ShapeDtypeStructs (or arrays) that the function returns.  vmap_method: 'sequential',
-    'sequential_unrolled', 'expand_dims', 'broadcast_all' or None (refuse)."""
+    'sequential_unrolled', 'expand_dims', 'broadcast_all' or None (refuse).  sharding has no effect: a program over several
+    devices calls from the first."""
     avals, out_tree = _declared(result_shape_dtypes)
     leaves, in_tree = tree_flatten((args, kwargs))
-    if vectorized is not None and vmap_method is None:
-        vmap_method = "legacy_vectorized" if vectorized else "sequential"
-    outs = callback(_flat(callback_fun, in_tree, out_tree, kwargs), leaves, avals, "pure", False, vmap_method)
+    outs = _callback(_flat(callback, in_tree, out_tree, kwargs), leaves, avals, "pure", False, vmap_method)
     return out_tree.unflatten(outs)
 
 
 @api_boundary
-def io_callback(callback_fun: Callable, result_shape_dtypes: Any, *args, sharding=None, ordered: bool = False, **kwargs):
+def io_callback(callback: Callable, result_shape_dtypes: Any, *args, sharding=None, ordered: bool = False, **kwargs):
     """Call a Python function with side effects from compiled code, exactly once; ordered keeps program order."""
     avals, out_tree = _declared(result_shape_dtypes)
     leaves, in_tree = tree_flatten((args, kwargs))
-    outs = callback(_flat(callback_fun, in_tree, out_tree, kwargs), leaves, avals, "io", ordered, "sequential")
+    outs = _callback(_flat(callback, in_tree, out_tree, kwargs), leaves, avals, "io", ordered, "sequential")
     return out_tree.unflatten(outs)
 
 

@@ -362,6 +362,11 @@ def __getattr__(name: str) -> State:
     return state
 
 
+def disable_jit(disable: bool = True) -> contextlib.AbstractContextManager[None]:
+    """In this block jitted functions and control flow run operation by operation."""
+    return override("disable_jit", disable)
+
+
 def checking_leaks() -> contextlib.AbstractContextManager[None]:
     """`check_tracer_leaks(True)`: in this block a traced value that outlives its trace is an error."""
     return override("check_tracer_leaks", True)

@@ -121,11 +121,11 @@ class custom_vmap:
         return out_tree.unflatten(outs)
 
 
-def sequential_vmap(fun: Callable) -> custom_vmap:
-    """fun, which vmap runs one lane after the other (as lax.map) instead of vectorising."""
-    f = custom_vmap(fun)
+def sequential_vmap(f: Callable) -> custom_vmap:
+    """f, which vmap runs one lane after the other (as lax.map) instead of vectorising."""
+    mapped = custom_vmap(f)
 
-    @f.def_vmap
+    @mapped.def_vmap
     def rule(axis_size, in_batched, *args):
         from aot.ops.loops import map_over
         leaves, tree = tree_flatten(args)
@@ -133,7 +133,7 @@ def sequential_vmap(fun: Callable) -> custom_vmap:
 
         def one(rows):
             it = iter(rows)
-            return fun(*tree.unflatten([next(it) if b else x for x, b in zip(leaves, flags)]))
+            return f(*tree.unflatten([next(it) if b else x for x, b in zip(leaves, flags)]))
         out = map_over(one, [x for x, b in zip(leaves, flags) if b])
         return out, tree_map(lambda _: True, out)
-    return f
+    return mapped

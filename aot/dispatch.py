@@ -4,7 +4,7 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from numpy import ndarray, zeros
 
@@ -154,10 +154,12 @@ class JitFunction:
     """A function compiled per signature.  See `jit`."""
 
     def __init__(self, fun: Callable, static_argnums=(), static_argnames=(), donate_argnums=(), donate_argnames=(),
-                 inline: bool = False, keep_unused: bool = False, in_shardings=None, out_shardings=None):
+                 inline: bool = False, keep_unused: bool = False, in_shardings=None, out_shardings=None,
+                 compiler_options: Mapping[str, Any] | None = None):
         functools.update_wrapper(self, fun)
         self.in_shardings, self.out_shardings = in_shardings, out_shardings
         self.sharded = in_shardings is not None or out_shardings is not None
+        self.options = dict(compiler_options or {})
         self.fun, self.name, self.inline = fun, getattr(fun, "__name__", type(fun).__name__), inline
         self.static_nums, self.static_names = resolve_static(fun, static_argnums, static_argnames)
         self.donate_nums, self.donate_names = resolve_static(fun, donate_argnums, donate_argnames)
@@ -168,7 +170,7 @@ class JitFunction:
         self.positions: dict[int, tuple[list[int], list[int]]] = {}
         self.donates = bool(self.donate_nums or self.donate_names)
         self.entries: dict[Any, Entry] = per_function(fun, (self.static_nums, self.static_names, self.donate_nums,
-                                                              self.donate_names))
+                                                              self.donate_names, tuple(sorted(self.options.items()))))
         self.fast: dict[Any, Any] = {}
         self.epoch: Any = ()        # in which `fast` holds
         self.composite: Callable[[Signature, Entry], Any] | None = None      # says what `Jaxpr.composite` is
@@ -288,9 +290,9 @@ class JitFunction:
         layouts = self.shardings(entry, leaves) if self.sharded or is_partitioned(leaves, entry.jaxpr) else None
         if layouts is not None:
             from aot.compile.spmd import program_of
-            return program_of(entry.jaxpr, f"jit_{self.name}", entry.donated, *layouts)
+            return program_of(entry.jaxpr, f"jit_{self.name}", entry.donated, *layouts, **self.options)
         if entry.program is None:
-            entry.program = compile_entry(entry)
+            entry.program = compile_entry(entry, **self.options)
         return entry.program
 
     def _run(self, entry: Entry, program, leaves, avals):
@@ -500,14 +502,14 @@ def is_partitioned(leaves: Sequence, jaxpr: Jaxpr) -> bool:
     return not all(xla.is_default_place(m.device_tuple) for m in device_meshes(jaxpr))
 
 
-def compile_entry(entry: Entry):
+def compile_entry(entry: Entry, **options: Any):
     from aot.compile.eager import compile_jaxpr
     if entry.captured:
         raise RuntimeError("internal: a program that runs captures a tracer")
     if config.log_compiles:
         import logging
         logging.getLogger("aot").warning("Compiling %s for %s", entry.name, entry.jaxpr.in_avals)
-    return compile_jaxpr(entry.jaxpr, f"jit_{entry.name}", entry.donated)
+    return compile_jaxpr(entry.jaxpr, f"jit_{entry.name}", entry.donated, **options)
 
 
 def run_jaxpr(jaxpr: Jaxpr, args: Sequence, name: str) -> list:
@@ -535,19 +537,26 @@ def jit(fun: Callable | None = None, *, in_shardings: Any = None, out_shardings:
     """Compile fun with XLA, once for each combination of argument shapes, dtypes and static values.
 
     static_*: arguments that are Python values to the trace (hashable).  donate_*: arguments whose buffers may be
-    reused for results.  Usable as a decorator, with or without options.
+    reused for results.  compiler_options: XLA's debug options by name, for a whole program: they have no effect
+    where the call is part of another, or under a transform.
+    device, or the first one of backend: where to run; not together with shardings.  keep_unused has no effect on results.
+    Usable as a decorator, with or without options.
     """
+    if device is not None or backend is not None:
+        if in_shardings is not None or out_shardings is not None or None not in (device, backend):
+            raise ValueError("jit takes one of device=, backend= and shardings. hint: in_shardings=, out_shardings= say it all")
+        in_shardings = out_shardings = device if device is not None else xla.client(backend or "cpu").devices()[0]
     if fun is None:
         return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames,
                                  donate_argnums=donate_argnums, donate_argnames=donate_argnames,
                                  keep_unused=keep_unused, inline=inline, in_shardings=in_shardings,
-                                 out_shardings=out_shardings)
+                                 out_shardings=out_shardings, compiler_options=compiler_options)
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
     if inspect.isgeneratorfunction(fun):
         raise TypeError(f"Expected a function, got a generator function: {fun}")
     return JitFunction(fun, _tuple(static_argnums), _tuple(static_argnames), _tuple(donate_argnums),
-                       _tuple(donate_argnames), inline, keep_unused, in_shardings, out_shardings)
+                       _tuple(donate_argnames), inline, keep_unused, in_shardings, out_shardings, compiler_options)
 
 
 def _tuple(x) -> tuple:

@@ -39,13 +39,14 @@ _state: _State | None = None
 def initialize(coordinator_address: str | None = None, num_processes: int | None = None, process_id: int | None = None,
                local_device_ids: int | Sequence[int] | None = None, cluster_detection_method: str | None = None,
                initialization_timeout: int = 300, heartbeat_timeout_seconds: int = 100, shutdown_timeout_seconds: int = 300,
-               coordinator_bind_address: str | None = None) -> None:
+               coordinator_bind_address: str | None = None, slice_index: int | None = None,
+               partition_index: int | None = None) -> None:
     """Join the other processes; returns when all are there.
 
     coordinator_address: "host:port" of process 0, num_processes, process_id: by default from the variables of Open MPI or
     SLURM (`cluster_detection_method` chooses "ompi", "slurm" or "deactivate").  coordinator_bind_address: where process 0
     listens, by default the port of its address on all interfaces, or only its address if that is of this host alone.
-    local_device_ids has no effect on CPUs.  Times are in seconds.
+    local_device_ids, partition_index and slice_index (its old name) have no effect on CPUs.  Times are in seconds.
     Raises RuntimeError when called twice, after the first computation, or when processes are missing in time, and ValueError
     for arguments that are missing or do not fit.
     """

@@ -18,7 +18,8 @@ def devices(backend: str | None = None) -> list:
 
 
 def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list:
-    """The devices of one process (this one by default)."""
+    """The devices of one process (this one by default).  host_id is the old name of process_index."""
+    process_index = host_id if process_index is None else process_index
     which = xla.client(backend or "cpu").process_index() if process_index is None else process_index
     return [d for d in devices(backend) if d.process_index == which]
 

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DisabledSafetyCheck:
-    """A check that `export` or `call` shall leave out: `DisabledSafetyCheck.platform()`, `.custom_call(target)`."""
+    """A check that `export` or `call` shall leave out: `DisabledSafetyCheck.platform()`, `.custom_call(target_name)`."""
     name: str
 
     @classmethod
@@ -52,9 +52,9 @@ class DisabledSafetyCheck:
         return cls("platform")
 
     @classmethod
-    def custom_call(cls, target: str) -> DisabledSafetyCheck:
+    def custom_call(cls, target_name: str) -> DisabledSafetyCheck:
         """Custom calls of a target that need not exist, or mean the same, where the program is loaded."""
-        return cls(f"custom_call:{target}")
+        return cls(f"custom_call:{target_name}")
 
     def is_custom_call(self) -> str | None:
         """The target, if this is about custom calls."""
@@ -206,9 +206,10 @@ class Exported:
         """The StableHLO module as portable bytecode."""
         return self.mlir_module_of()
 
-    def mlir_module(self) -> str:
-        """The StableHLO module as text; `@main` takes the flat arguments."""
-        return mlir.from_portable_bytecode(self.mlir_module_of())
+    def mlir_module(self, serialized: bool = True) -> Any:
+        """The StableHLO module as text, or (not serialized) as an MLIR module; `@main` takes the flat arguments."""
+        text = mlir.from_portable_bytecode(self.mlir_module_of())
+        return text if serialized else mlir.parse(text)
 
     in_shardings_hlo = property(lambda self: self._hlo(self.in_specs, self.in_avals))
     out_shardings_hlo = property(lambda self: self._hlo(self.out_specs, self.out_avals))

@@ -125,8 +125,15 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
 
 def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Any] | None = None,
                  result_layouts: Sequence[Any] | None = None, backend_config: Mapping[str, Any] | str | None = None,
-                 has_side_effect: bool = False, operand_output_aliases: Mapping[int, int] | None = None) -> Callable:
-    """The rule `lower` of a primitive of one's own that calls a handler: its params become the handler's attributes."""
+                 skip_ffi_layout_processing: bool = False, has_side_effect: bool = False,
+                 operand_output_aliases: Mapping[int, int] | None = None, **lowering_args: Any) -> Callable:
+    """The rule `lower` of a primitive of one's own that calls a handler: its params become the handler's attributes.
+
+    Layouts are always processed: skip_ffi_layout_processing has no effect.  Raises TypeError for options of jax's own
+    lowering rules (lowering_args)."""
+    if lowering_args:
+        raise TypeError(f"ffi_lowering does not know {', '.join(sorted(lowering_args))}. hint: attributes of the handler are "
+                        "params of the primitive, or go in backend_config={...}")
     def lower(e, ins, outs, *xs, **params):
         legacy = isinstance(backend_config, str)
         given = {**(backend_config or {}), **params} if not isinstance(backend_config, str) else {}

@@ -25,7 +25,7 @@ class AutoLayout:
 class Layout:
     """The dimensions from the slowest to the fastest; tiles, where a device stores blocks of the fastest dimensions."""
     major_to_minor: tuple[int, ...]
-    tiling: tuple[tuple[int, ...], ...] | None = ()
+    tiling: tuple[tuple[int, ...], ...] | None = None        # kept as ()
     sub_byte_element_size_in_bits: int = 0
     AUTO: ClassVar[AutoLayout] = AutoLayout()
 

@@ -31,14 +31,18 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     return tree.unflatten(out)
 
 
-def shard_map(f: Callable | None = None, /, *, out_specs: Any, in_specs: Any, mesh: Any = None, axis_names: Any = frozenset(),
-              check_vma: bool = True, check_rep: bool = True, auto: frozenset = frozenset()) -> Any:
+def shard_map(f: Callable | None = None, /, *, out_specs: Any, in_specs: Any = Infer, mesh: Any = None,
+              axis_names: Any = frozenset(), check_vma: bool = True, check_rep: bool = True,
+              auto: frozenset = frozenset()) -> Any:
     """Map f over the parts of its arguments, one on each device of the mesh.
 
     in_specs, out_specs: PartitionSpecs (trees, or prefixes of them) saying which dimensions the mesh axes split; an
     output that a spec does not split must be the same on each device.  axis_names: the axes handled by hand (all)."""
     if f is None:
         return functools.partial(shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names, auto=auto)
+    if in_specs is Infer:
+        raise TypeError("shard_map needs in_specs: types do not tell how arguments are split. hint: in_specs=P('x'), or a "
+                        "tuple with one for each argument")
 
     @functools.wraps(f)
     @api_boundary

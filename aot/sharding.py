@@ -145,7 +145,7 @@ class AbstractMesh:
 
     def update_axis_types(self, name_to_type: Mapping[AxisName, AxisType]) -> AbstractMesh:
         """The same without devices, with other types of some axes."""
-        return self.update(axis_types=[name_to_type.get(n, t) for n, t in zip(self.axis_names, self.axis_types)])
+        return AbstractMesh.update(self, axis_types=[name_to_type.get(n, t) for n, t in zip(self.axis_names, self.axis_types)])
 
     @property
     def size(self) -> int: return prod(self.axis_sizes) if self.axis_sizes else 0
@@ -196,6 +196,11 @@ class Mesh(AbstractMesh):
         known = d is not None and d.platform != "abstract"
         kind = AbstractDevice(d.device_kind, getattr(d, "num_cores", None), d.platform) if known else None
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types, abstract_device=kind)
+
+    def update(self, devices=None, axis_names=None, axis_types=None) -> Mesh:  # type: ignore[override]
+        """The same with other devices, names or types."""
+        return Mesh(self.devices if devices is None else devices, self.axis_names if axis_names is None else axis_names,
+                    self.axis_types if axis_types is None else axis_types)
 
     @property
     def is_multi_process(self) -> bool: return len({d.process_index for d in self.device_tuple}) > 1

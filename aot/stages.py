@@ -119,13 +119,21 @@ class Lowered:
     def cost_analysis(self) -> Any:
         return self.compile().cost_analysis()
 
-    def compile(self, compiler_options: dict | None = None) -> Compiled:
-        """Compile for this process's device.  compiler_options: XLA debug options by name."""
+    def compile(self, compiler_options: dict | None = None, *, device_assignment: Sequence[Any] | None = None) -> Compiled:
+        """Compile for this process's device.  compiler_options: XLA debug options by name, on top of jit's.
+
+        Raises NotImplementedError for a device_assignment other than the devices that the program was lowered for."""
+        if device_assignment is not None and tuple(device_assignment) != (
+                (xla.default_device(),) if self.mesh is None else tuple(self.mesh.device_tuple)):
+            raise NotImplementedError(f"compile(device_assignment={device_assignment!r}) is not supported: these are not the "
+                                      "devices that the program was lowered for. hint: put the arguments on these devices, or "
+                                      "give shardings over them to jit, and lower again")
         from aot.compile import cached, spmd
         from aot.compile.eager import Program
         if self.platform != "cpu":
             raise NotImplementedError(f"lowered for {self.platform}, which this process does not have. "
                                       "hint: `aot compile --target` builds for machines that are not here")
+        compiler_options = {**getattr(self.traced.owner, "options", {}), **(compiler_options or {})} or None
         options = compiler_options or {}
         if self.mesh is not None and self.shardings is not None:
             executable = spmd.compile_text(self.text, self.mesh.device_tuple, self.callbacks, len(self._consts),

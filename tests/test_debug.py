@@ -134,6 +134,15 @@ def test_breakpoint_without_input_continues():
     assert "continuing" in out.getvalue()
 
 
+def test_breakpoint_with_a_token():
+    out = io.StringIO()
+    f = lambda x: aot.debug.breakpoint(token={"y": x * 2}, stdin=io.StringIO("p x\n"), stdout=out)["y"]
+    value, slope = aot.jit(aot.value_and_grad(lambda x: f(x) + x))(F(3))
+    assert (float(value), float(slope)) == (9, 1) and "array(3., dtype=float32)" in out.getvalue()
+    with pytest.raises(ValueError, match="exclude"):
+        aot.debug.breakpoint(token=F(1), ordered=True)
+
+
 def test_breakpoint_quit():
     with pytest.raises(KeyboardInterrupt):
         aot.jit(lambda x: (aot.debug.breakpoint(stdin=io.StringIO("q\n"), stdout=io.StringIO()), x)[1])(F(3))

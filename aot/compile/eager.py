@@ -87,10 +87,10 @@ class Program:
         return [Array(b, a) for b, a in zip(self.run_buffers(buffers), self.out_avals)]
 
 
-def compile_jaxpr(jaxpr: Jaxpr, name: str, donated: Sequence[bool] = ()) -> Program:
-    """Lower and compile for the default device."""
+def compile_jaxpr(jaxpr: Jaxpr, name: str, donated: Sequence[bool] = (), **options: Any) -> Program:
+    """Lower and compile for the default device, with these options of XLA."""
     text, weights, callbacks = lower(jaxpr, name, donated)
-    return Program(cached.compile_text(text, host_callbacks=callbacks), jaxpr.out_avals, weights, text, callbacks)
+    return Program(cached.compile_text(text, host_callbacks=callbacks, **options), jaxpr.out_avals, weights, text, callbacks)
 
 
 # ---- eager -------------------------------------------------------------------------------------------------------

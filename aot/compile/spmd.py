@@ -125,11 +125,12 @@ def run_jaxpr(jaxpr: Jaxpr, leaves: Sequence, avals: Sequence[ShapedArray], name
     return program.run(program.placed(leaves, avals))
 
 
-def program_of(jaxpr: Jaxpr, name: str, donated: Sequence[bool], given: Sequence, out_shardings: Sequence | None
-               ) -> PartitionedProgram:
+def program_of(jaxpr: Jaxpr, name: str, donated: Sequence[bool], given: Sequence, out_shardings: Sequence | None,
+               **options: Any) -> PartitionedProgram:
     """The program for arguments that are laid out like this (None: as XLA likes), kept with the jaxpr."""
-    key = ("partitioned", tuple(given), tuple(out_shardings or ()), tuple(donated), xla.chosen_device())
-    return jaxpr.memo(key, lambda: compile_jaxpr(jaxpr, name, donated, given, out_shardings))
+    key = ("partitioned", tuple(given), tuple(out_shardings or ()), tuple(donated), xla.chosen_device(),
+           tuple(sorted(options.items())))
+    return jaxpr.memo(key, lambda: compile_jaxpr(jaxpr, name, donated, given, out_shardings, **options))
 
 
 def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
@@ -148,9 +149,9 @@ def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
     return mesh if isinstance(mesh, Mesh) else Mesh(np.array(first.device_tuple, dtype=object), ("devices",))
 
 
-def compile_jaxpr(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings) -> PartitionedProgram:
+def compile_jaxpr(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings, **options: Any) -> PartitionedProgram:
     text, weights, callbacks, mesh = lower(jaxpr, name, donated, in_shardings, out_shardings)
-    executable = compile_text(text, mesh.device_tuple, callbacks, len(weights), len(jaxpr.outvars))
+    executable = compile_text(text, mesh.device_tuple, callbacks, len(weights), len(jaxpr.outvars), **options)
     return load(executable, jaxpr, mesh, in_shardings, out_shardings, weights, callbacks)
 
 

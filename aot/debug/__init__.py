@@ -14,10 +14,29 @@ from aot.tree_util import tree_flatten
 
 
 @api_boundary
-def callback(callback: Callable, *args, ordered: bool = False, partitioned: bool = False, **kwargs) -> None:
+def callback(callback: Callable | None = None, *args, ordered: bool = False, partitioned: bool = False,
+             **kwargs) -> Callable | None:
     """Call a Python function with values of the running program; its result is ignored.
 
-    Arguments that are not arrays are passed as they are."""
+    Arguments that are not arrays are passed as they are.  Without a function, what takes it and its arguments:
+    `callback(ordered=True)(f, x)`, where f may have arguments named like the options.  partitioned has no effect.
+    Raises TypeError for what is not callable."""
+    if callback is None:
+        return _second_call(lambda f, *a, **k: _call(f, a, k, ordered), "callback", args, kwargs)
+    return _call(callback, args, kwargs, ordered)
+
+
+def _second_call(call: Callable, name: str, args: tuple, kwargs: dict) -> Callable:
+    """The function that takes what is to be called and its arguments; the first call had options alone."""
+    if args or kwargs:
+        raise TypeError(f"debug.{name} got arguments without a first one: {args}, {kwargs}. hint: the first call takes "
+                        f"options, the second the rest: debug.{name}(ordered=True)(...)")
+    return api_boundary(call)
+
+
+def _call(callback: Callable, args: tuple, kwargs: dict, ordered: bool) -> None:
+    if not callable(callback):
+        raise TypeError(f"debug.callback calls a function, got {callback!r}")
     leaves, tree = tree_flatten((args, kwargs))
     dynamic = [x for x in leaves if is_valid_type(x) and not isinstance(x, str)]
     fixed = [None if is_valid_type(x) and not isinstance(x, str) else (x,) for x in leaves]
@@ -44,19 +63,23 @@ _formatter = _Formatter()
 
 
 @api_boundary
-def print(fmt: str, *args, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
-          **kwargs) -> None:
+def print(fmt: str | None = None, *args, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
+          _use_logging: bool = False, **kwargs) -> Callable | None:
     """Print `fmt.format(*args, **kwargs)` with the values of the running program, under any transform.
 
-    ordered: keep program order among ordered prints (not under vmap)."""
-    _show(_to_stdout, fmt, args, kwargs, ordered, skip_format_check)
+    ordered: keep program order among ordered prints (not under vmap).  Without fmt, what takes it and its arguments:
+    `print(ordered=True)("{x}", x=x)`.  partitioned has no effect."""
+    write = logging.getLogger("aot.debug").info if _use_logging else _to_stdout
+    if fmt is None:
+        return _second_call(lambda f, *a, **k: _show(write, f, a, k, ordered, skip_format_check), "print", args, kwargs)
+    return _show(write, fmt, args, kwargs, ordered, skip_format_check)
 
 
-@api_boundary
-def log(fmt: str, *args, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
-        **kwargs) -> None:
+def log(fmt: str | None = None, *args, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
+        _use_logging: bool = True, **kwargs) -> Callable | None:
     """Like `print`, to the logger "aot.debug" at level INFO."""
-    _show(logging.getLogger("aot.debug").info, fmt, args, kwargs, ordered, skip_format_check)
+    return print(fmt, *args, ordered=ordered, partitioned=partitioned, skip_format_check=skip_format_check,
+                 _use_logging=_use_logging, **kwargs)
 
 
 def _to_stdout(text: str) -> None:
@@ -69,7 +92,7 @@ def _show(write: Callable[[str], Any], fmt: str, args: tuple, kwargs: dict, orde
         _formatter.format(fmt, *[_Any()] * len(args), **dict.fromkeys(kwargs, _Any()))
 
     def show(*a, **k): write(fmt.format(*a, **k))
-    callback(show, *args, ordered=ordered, **kwargs)
+    _call(show, args, kwargs, ordered)
 
 
 class _Any:

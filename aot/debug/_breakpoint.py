@@ -6,8 +6,9 @@ import sys
 from typing import Any, TextIO
 
 from aot.ops.callbacks import callback
+from aot.ops.misc import stop_gradient
 from aot.source import is_internal
-from aot.trace import is_valid_type
+from aot.trace import is_valid_type, typeof
 from aot.tree_util import tree_flatten
 
 HELP = """p EXPR    print an expression of the local variables      (any other text is evaluated too)
@@ -34,21 +35,38 @@ def user_frames() -> list[Frame]:
     return out
 
 
-def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_frames: int | None = 8,
-               ordered: bool = False, token=None, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
+def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_frames: int | None = None,
+               ordered: bool = False, token: Any = None, **kwargs: Any) -> Any:
     """Stop the running program here and prompt: variables hold the values of this run.
 
-    Where standard input is at its end, says so and continues."""
-    frames = user_frames()[:num_frames]
+    Where standard input is at its end, says so and continues.  num_frames: how many of the callers to show.  token: a tree
+    of arrays that is returned, and the program stops when they are computed.  kwargs: `stdin` and `stdout`, the streams to
+    prompt on.  There is one backend, "cli", and filter_frames has no effect: internal frames are never shown.
+    Raises ValueError for another backend and where both ordered and token are given."""
+    if backend not in (None, "cli"):
+        raise ValueError(f"debug.breakpoint has no backend {backend!r}. hint: leave it out, or use 'cli'")
+    if token is not None and ordered:
+        raise ValueError("debug.breakpoint: ordered and token exclude each other. hint: give one")
+    return _stop(user_frames()[:num_frames], ordered, token, **kwargs)
+
+
+def _stop(frames: list[Frame], ordered: bool, token: Any, stdin: TextIO | None = None, stdout: TextIO | None = None) -> Any:
     leaves, tree = tree_flatten([f.locals for f in frames], is_leaf=lambda x: not isinstance(x, (dict, list)))
     arrays = [is_valid_type(x) and hasattr(x, "aval") for x in leaves]
 
+    given, token_tree = tree_flatten(token)
+
     def stop(*values):
-        it = iter(values)
+        it = iter(values[len(given):])
         filled = tree.unflatten([next(it) if a else x for x, a in zip(leaves, arrays)])
         Prompt(frames, filled, stdin or sys.stdin, stdout or sys.stdout).run()
-        return []
-    callback(stop, [x for x, a in zip(leaves, arrays) if a], [], "debug", ordered)
+        return list(values[:len(given)])
+    values = [*given, *[x for x, a in zip(leaves, arrays) if a]]
+    if token is None:
+        callback(stop, values, [], "debug", ordered)
+        return None
+    values = [stop_gradient(x) for x in values]
+    return token_tree.unflatten(callback(stop, values, [typeof(x) for x in given], "pure", False))
 
 
 class Prompt:

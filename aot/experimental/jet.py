@@ -185,11 +185,12 @@ def jet_flat(f: Callable, primals: Sequence, series: Sequence[Sequence], order: 
 
 
 @api_boundary
-def jet(fun: Callable, primals: Sequence, series: Sequence, **_) -> tuple[Any, Any]:
+def jet(fun: Callable, primals: Sequence, series: Sequence, factorial_scaled: bool = True, **_) -> tuple[Any, Any]:
     """(fun(*primals), series of the result): the Taylor approximation of fun along the series of its arguments.
 
     series: for each argument a list of its derivatives h_1, ..., h_K (trees like the argument); the result's series is
-    a list of K trees for each output leaf, in the structure of the output."""
+    a list of K trees for each output leaf, in the structure of the output.  factorial_scaled=False: both are coefficients
+    of powers, h_k / k!."""
     if len(primals) != len(series):
         raise ValueError(f"jet needs one series for each argument, got {len(primals)} primals and {len(series)} series")
     orders = {len(s) for s in series}
@@ -205,7 +206,8 @@ def jet(fun: Callable, primals: Sequence, series: Sequence, **_) -> tuple[Any, A
         for row, x, t in zip(rows, leaves, terms):
             if typeof(t).shape != typeof(x).shape:
                 raise ValueError(f"term {k + 1} has shape {typeof(t).shape} for a primal of shape {typeof(x).shape}")
-            row.append(ew.convert(t, typeof(x).dtype, typeof(x).weak_type))
+            t = ew.convert(t, typeof(x).dtype, typeof(x).weak_type)
+            row.append(t if factorial_scaled else ew.mul(t, ew.lit(t, factorial(k + 1))))
     box: dict[str, Any] = {}
 
     def flat(*xs):
@@ -214,6 +216,8 @@ def jet(fun: Callable, primals: Sequence, series: Sequence, **_) -> tuple[Any, A
     outs, out_series = jet_flat(flat, leaves, rows, order)
     tree = box["tree"]
     filled = [list(map(instantiate_zero, ts)) for ts in out_series]
+    if not factorial_scaled:
+        filled = [[ew.div(t, ew.lit(t, factorial(k))) for k, t in enumerate(ts, 1)] for ts in filled]
     if tree == tree_structure(0):
         return outs[0], filled[0]
     return tree.unflatten(outs), tree.unflatten(filled)

@@ -330,8 +330,11 @@ class PsumScatter(Collective):
 all_gather_p, psum_scatter_p = AllGather(), PsumScatter()
 
 
-def all_gather(x: Any, axis_name: Any, *, axis_index_groups=None, axis: int = 0, tiled: bool = False, to=None):
-    """Every position's value, stacked (or, tiled, concatenated) at `axis`."""
+def all_gather(x: Any, axis_name: Any, *, axis_index_groups=None, axis: int = 0, tiled: bool = False,
+               to: str = "varying"):
+    """Every position's value, stacked (or, tiled, concatenated) at `axis`.
+
+    to has no effect: types do not say over which axes values vary."""
     def one(leaf):
         ndim = typeof(leaf).ndim + (not tiled)
         return bind1(all_gather_p, leaf, axes=axis_names(axis_name), dimension=canonical_axis(axis, ndim), tiled=tiled,

@@ -78,9 +78,10 @@ lgamma = unary("lgamma", "chlo.lgamma", lambda t, y, x: mul(t, digamma(x)), "f")
 digamma = unary("digamma", "chlo.digamma", lambda t, y, x: mul(t, polygamma(lit(x, 1), x)), "f")
 bessel_i1e = unary("bessel_i1e", "chlo.bessel_i1e",
                    lambda t, y, x: mul(t, _bessel_i1e_slope(y, x)), "f")
-zeta = binary("zeta", "chlo.zeta", None, lambda t, z, s, q: mul(mul(neg(t), s), zeta(add(s, one(s)), q)), "f")
+zeta = binary("zeta", "chlo.zeta", None, lambda t, z, s, q: mul(mul(neg(t), s), zeta(add(s, one(s)), q)), "f",
+              names=("x", "q"))
 polygamma = binary("polygamma", "chlo.polygamma", None,
-                   lambda t, z, m, x: mul(t, polygamma(add(m, one(m)), x)), "f")
+                   lambda t, z, m, x: mul(t, polygamma(add(m, one(m)), x)), "f", names=("m", "x"))
 
 
 def _bessel_i1e_slope(y, x):
@@ -187,8 +188,18 @@ add = binary("add", "add", lambda t, z, x, y: t, lambda t, z, x, y: t, "fciu",
              transposes=(lambda ct, x, y: ct, lambda ct, x, y: ct))
 sub = binary("sub", "subtract", lambda t, z, x, y: t, lambda t, z, x, y: neg(t), "fciu",
              transposes=(lambda ct, x, y: ct, lambda ct, x, y: neg(ct)))
-mul = binary("mul", "multiply", lambda t, z, x, y: mul(t, y), lambda t, z, x, y: mul(x, t), "fciu",
-             transposes=(lambda ct, x, y: mul(ct, y), lambda ct, x, y: mul(x, ct)))
+_product = binary("mul", "multiply", lambda t, z, x, y: mul(t, y), lambda t, z, x, y: mul(x, t), "fciu",
+                  transposes=(lambda ct, x, y: mul(ct, y), lambda ct, x, y: mul(x, ct)))
+
+
+def mul(x, y, *, out_dtype=None):
+    """Elementwise product, of x and y converted to out_dtype if that is given."""
+    if out_dtype is not None:
+        x, y = convert(x, dtypes.canonicalize_dtype(out_dtype)), convert(y, dtypes.canonicalize_dtype(out_dtype))
+    return _product(x, y)
+
+
+mul.primitive = _product.primitive  # type: ignore[attr-defined]
 div = binary("div", "divide", lambda t, z, x, y: div(t, y),
              lambda t, z, x, y: mul(mul(neg(t), x), integer_pow(y, -2)), "fciu",
              transposes=(lambda ct, x, y: div(ct, y), lambda ct, x, y: None))
@@ -202,7 +213,7 @@ min = binary("min", "minimum", lambda t, z, x, y: mul(t, _share(x, z, y)),
              lambda t, z, x, y: mul(t, _share(y, z, x)), "fciub")
 atan2 = binary("atan2", "atan2", lambda t, z, x, y: mul(t, div(y, add(square(x), square(y)))),
                lambda t, z, x, y: mul(t, div(neg(x), add(square(x), square(y)))), "fc")
-nextafter = binary("nextafter", "chlo.next_after", None, None, "f")
+nextafter = binary("nextafter", "chlo.next_after", None, None, "f", names=("x1", "x2"))
 
 
 def _share(x, z, y):

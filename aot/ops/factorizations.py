@@ -466,8 +466,10 @@ def general_solve(a, b):
 
 
 def eig(x, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
-        enable_eigvec_derivs: bool = False, implementation: EigImplementation | None = None):
-    """[eigenvalues, left eigenvectors, right eigenvectors] of a general matrix, complex."""
+        enable_eigvec_derivs: bool = False, implementation: EigImplementation | None = None, use_magma: bool | None = None):
+    """[eigenvalues, left eigenvectors, right eigenvectors] of a general matrix, complex.
+
+    implementation and use_magma (deprecated) choose between libraries for GPUs, and have no effect here."""
     return bind(eig_p, x, left=compute_left_eigenvectors, right=compute_right_eigenvectors)
 
 

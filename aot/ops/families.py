@@ -215,12 +215,13 @@ def in_lax(f: Callable, name: str, doc: str) -> Callable:
     return f
 
 
-def public(prim: Primitive, doc: str, n: int) -> Callable:
-    """The user-facing function of an elementwise primitive."""
+def public(prim: Primitive, doc: str, n: int, names: tuple[str, ...] = ("x", "y")) -> Callable:
+    """The user-facing function of an elementwise primitive; names: of its parameters, if there are two."""
     if n == 1:
         def f(x, accuracy=None): return state_bind(prim, (x,))
     elif n == 2:
         def f(x, y): return state_bind(prim, (x, y))
+        f.__code__ = f.__code__.replace(co_varnames=names)
     else:
         def f(*xs): return state_bind(prim, xs)
     f.primitive = prim  # type: ignore[attr-defined]
@@ -239,10 +240,12 @@ def unary(name: str, hlo: str, tangent: Callable | None, accepts: str = "fc", re
 
 
 def binary(name: str, hlo: str, tx: Callable | None, ty: Callable | None, accepts: str = "fciu", result=None,
-           transposes=None, emit=None, doc: str = "") -> Callable:
-    """Declare an elementwise function of two operands of one dtype.  tx(t, z, x, y), ty(t, z, x, y)."""
+           transposes=None, emit=None, doc: str = "", names: tuple[str, str] = ("x", "y")) -> Callable:
+    """Declare an elementwise function of two operands of one dtype.  tx(t, z, x, y), ty(t, z, x, y).
+
+    names: of the function's parameters."""
     prim = Elementwise(name, hlo, (tx, ty), accepts, result, transposes, emit)
-    return public(prim, doc or f"Elementwise {name}.", 2)
+    return public(prim, doc or f"Elementwise {name}.", 2, names)
 
 
 class LinearOp(Primitive):

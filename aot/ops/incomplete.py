@@ -118,10 +118,10 @@ def _emit(fn):
 
 
 igamma = binary("igamma", "", lambda t, z, a, x: ew.mul(t, igamma_grad_a(a, x)),
-                lambda t, z, a, x: ew.mul(t, _gamma_density(a, x)), "f", emit=_emit(_igamma),
+                lambda t, z, a, x: ew.mul(t, _gamma_density(a, x)), "f", emit=_emit(_igamma), names=("a", "x"),
                 doc="Regularized lower incomplete gamma function P(a, x), elementwise.")
 igammac = binary("igammac", "", lambda t, z, a, x: ew.neg(ew.mul(t, igamma_grad_a(a, x))),
-                 lambda t, z, a, x: ew.neg(ew.mul(t, _gamma_density(a, x))), "f", emit=_emit(_igammac),
+                 lambda t, z, a, x: ew.neg(ew.mul(t, _gamma_density(a, x))), "f", emit=_emit(_igammac), names=("a", "x"),
                  doc="Regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x), elementwise.")
 
 

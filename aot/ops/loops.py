@@ -78,14 +78,25 @@ def avals_of(tree: Any) -> tuple[list, Any, list[ShapedArray]]:
 
 # ---- cond and switch ---------------------------------------------------------------------------------------------
 
+_NO_OPERAND: Any = object()      # None is an operand like others
+
+
+def _with_operand(what: str, operands: tuple, operand: Any) -> tuple:
+    """The operands, where the only one may have been given by name."""
+    if operand is _NO_OPERAND:
+        return operands
+    if operands:
+        raise TypeError(f"lax.{what} got operands both by position and as operand=. hint: pass all by position")
+    return (operand,)
+
+
 @api_boundary
-def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=None, linear=None):
+def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand: Any = _NO_OPERAND):
     """true_fun(*operands) if pred else false_fun(*operands); only the chosen branch runs (not so under vmap over
     pred, where both do).  Both must return the same types."""
     if not (callable(true_fun) and callable(false_fun)):
         raise TypeError("lax.cond: true_fun and false_fun arguments should be callable.")
-    if operand is not None:
-        operands = (operand,)
+    operands = _with_operand("cond", operands, operand)
     a = typeof(pred)
     if a.shape:
         raise TypeError(f"Pred must be a scalar, got {pred} of shape {a.shape}.")
@@ -99,10 +110,9 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=None,
 
 
 @api_boundary
-def switch(index, branches: Sequence[Callable], *operands, operand=None):
+def switch(index, branches: Sequence[Callable], *operands, operand: Any = _NO_OPERAND):
     """branches[clamp(index)](*operands)."""
-    if operand is not None:
-        operands = (operand,)
+    operands = _with_operand("switch", operands, operand)
     branches = tuple(branches)
     if not branches:
         raise ValueError("Empty branch sequence")

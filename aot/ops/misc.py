@@ -231,7 +231,7 @@ def broadcast_to_rank(x, rank: int):
     return expand_dims(x, tuple(range(rank - typeof(x).ndim)))
 
 
-def broadcast_like(x, y): return broadcast_to(x, typeof(y).shape)
+def broadcast_like(arr, like_arr): return broadcast_to(arr, typeof(like_arr).shape)
 
 
 def dtype(x): return typeof(x).dtype

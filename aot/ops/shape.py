@@ -52,7 +52,8 @@ def full(shape: Sequence[int], fill_value, dtype=None, *, sharding=None):
     if dtypes.is_extended(a.dtype if dtype is None else dtype):
         return _full_of_keys(shape, fill_value, a.dtype if dtype is None else dtype)
     d = a.dtype if dtype is None else dtypes.canonicalize_dtype(dtypes.dtype(dtype))
-    return broadcast_to(convert(fill_value, d, weak), shape) if shape else _scalar_array(convert(fill_value, d, weak))
+    value = convert(fill_value, d, weak)
+    return placed(broadcast_to(value, shape) if shape else _scalar_array(value), sharding)
 
 
 def _full_of_keys(shape, fill_value, dtype):
@@ -94,7 +95,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     if kind(d) == "k":
         return _full_of_keys(shape, fill_value, d)
     value = convert(fill_value, d, weak)
-    return broadcast_to(value, shape) if shape else _scalar_array(value)
+    return placed(broadcast_to(value, shape) if shape else _scalar_array(value), sharding)
 
 
 class Iota(NonDifferentiable):
@@ -118,13 +119,13 @@ def iota(dtype, size: int):
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def broadcasted_iota(dtype, shape, dimension: int, *, sharding=None):
+def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
     """Counts up along `dimension`, constant along the others."""
     dtype = dtypes.canonicalize_dtype(dtypes.dtype(dtype))
     shape = canonical_shape(shape)
     check_dtype("iota", "fciu", ShapedArray((), dtype))
     dimension = canonical_axis(dimension, len(shape))
-    return bind1(iota_p, dtype=dtype, shape=shape, dimension=dimension, sharding=None)
+    return placed(bind1(iota_p, dtype=dtype, shape=shape, dimension=dimension, sharding=None), out_sharding)
 
 
 # ---- broadcast, reshape, transpose -------------------------------------------------------------------------------

@@ -252,9 +252,11 @@ def _is_identity(init, value, dtype) -> bool:
 
 
 def reduce_window(operand: Any, init_value: Any, computation: Callable, window_dimensions: Sequence[int],
-                  window_strides: Sequence[int], padding: Any, base_dilation: Sequence[int] | None = None,
-                  window_dilation: Sequence[int] | None = None):
-    """Reduce each window of operand (an array or tree) with computation, starting from init_value."""
+                  window_strides: Sequence[int] | None = None, padding: Any = "VALID",
+                  base_dilation: Sequence[int] | None = None, window_dilation: Sequence[int] | None = None):
+    """Reduce each window of operand (an array or tree) with computation, starting from init_value.
+
+    Strides and dilations are 1 where they are not given."""
     from aot.tree_util import tree_flatten
     xs, tree = tree_flatten(operand)
     inits, init_tree = tree_flatten(init_value)
@@ -263,7 +265,7 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable, window_d
     n = typeof(xs[0]).ndim
     base = tuple(base_dilation or (1,) * n)
     dilation = tuple(window_dilation or (1,) * n)
-    window, strides = tuple(window_dimensions), tuple(window_strides)
+    window, strides = tuple(window_dimensions), tuple(window_strides or (1,) * n)
     span = [dilate(w, d) for w, d in zip(window, dilation)]
     pads = tuple(padtype_to_pads(typeof(xs[0]).shape, span, strides, padding))
     params = dict(window_dimensions=window, window_strides=strides, padding=pads, base_dilation=base,

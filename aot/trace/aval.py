@@ -95,10 +95,15 @@ class ShapedArray:
 
 
 class ShapeDtypeStruct:
-    """Shape and dtype without data, for `eval_shape`, `.trace(...)` and friends."""
+    """Shape and dtype without data, for `eval_shape`, `.trace(...)` and friends.
+
+    manual_axis_type has no effect: types of traced values do not say over which manual axes they vary."""
     __slots__ = ("shape", "dtype", "sharding", "weak_type")
 
-    def __init__(self, shape, dtype, *, sharding=None, weak_type: bool = False, vma=None):
+    def __init__(self, shape, dtype, *, sharding=None, weak_type: bool = False, manual_axis_type=None, is_ref: bool = False):
+        if is_ref:
+            raise NotImplementedError("ShapeDtypeStruct(is_ref=True) is not supported. hint: make the reference inside the "
+                                      "function, from an array that it takes")
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         self.shape = tuple(shape)

@@ -182,6 +182,7 @@ def fit(ct, aval: ShapedArray):
 @api_boundary
 def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes=()):
     """(fun(*primals), pullback from output cotangents to a tuple of input cotangents[, aux])."""
+    _no_reduce_axes(reduce_axes)
     out, pullback, aux = _vjp(fun, primals, has_aux)
     return (out, pullback, aux) if has_aux else (out, pullback)
 
@@ -201,6 +202,7 @@ def _vjp(fun, primals, has_aux):
 def linear_transpose(fun: Callable, *primals, reduce_axes=()):
     """The transpose of a function that is linear in all its arguments (given by example or ShapeDtypeStruct)."""
     from aot.trace import stage
+    _no_reduce_axes(reduce_axes)
     xs, tree = tree_flatten(primals)
     flat, box = flat_function(fun, tree)
     avals = [typeof(x) for x in xs]
@@ -223,6 +225,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()):
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
                    allow_int: bool = False, reduce_axes: Sequence = ()) -> Callable:
     """Function returning (fun(...), gradient with respect to argnums); ((value, aux), gradient) when has_aux."""
+    _no_reduce_axes(reduce_axes)
     nums = _argnums(argnums)
 
     @functools.wraps(fun)
@@ -246,7 +249,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
 def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
          allow_int: bool = False, reduce_axes: Sequence = ()) -> Callable:
     """Function returning the gradient of the scalar fun with respect to argnums ((gradient, aux) when has_aux)."""
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @functools.wraps(fun)
     @api_boundary
@@ -254,6 +257,12 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
         value, g = both(*args, **kwargs)
         return (g, value[1]) if has_aux else g
     return grad_f
+
+
+def _no_reduce_axes(reduce_axes: Sequence) -> None:
+    if reduce_axes:
+        raise NotImplementedError(f"reduce_axes={reduce_axes!r} is not supported, nor is it in jax any more. hint: sum the "
+                                  "gradient over these axes with lax.psum")
 
 
 def _argnums(argnums) -> tuple[int, ...]:

@@ -68,7 +68,7 @@ class gaussian_kde:
         return tuple(getattr(self, name) for name in self.__slots__), None
 
     @classmethod
-    def tree_unflatten(cls, aux, children):
+    def tree_unflatten(cls, aux_data, children):
         """The inverse of tree_flatten."""
         kde = object.__new__(cls)
         for name, value in zip(cls.__slots__, children):
@@ -107,7 +107,11 @@ class gaussian_kde:
         """Density at points, shape (d, m) -> (m,)."""
         return jnp.exp(self.logpdf(points))
 
-    __call__ = pdf = evaluate
+    __call__ = evaluate
+
+    def pdf(self, x):
+        """`evaluate` under scipy's other name."""
+        return self.evaluate(x)
 
     def _overlap(self, cov, mean):
         """Integral of the product with normal densities of this covariance around mean, shape (d,)."""
