@@ -281,8 +281,12 @@ class JitFunction:
                 self._install_fast(args, kwargs, entry, program.callbacks)
             return outs
         entry = self._entry(signature, leaves)
+        if self.in_shardings is not None:
+            leaves = _constrained(leaves, self._leaf_shardings(self.in_shardings, signature.in_tree, "in_shardings"))
         outs = bind(pjit_p, *entry.captured, *leaves, jaxpr=entry.jaxpr, name=self.name,
                     **({"inline": True} if self.inline else {}))
+        if self.out_shardings is not None:
+            outs = _constrained(outs, self._leaf_shardings(self.out_shardings, entry.out_tree, "out_shardings"))
         return entry.out_tree.unflatten(outs)
 
     def _program(self, entry: Entry, leaves: Sequence) -> Any:
@@ -500,6 +504,14 @@ def is_partitioned(leaves: Sequence, jaxpr: Jaxpr) -> bool:
         return True
     from aot.compile.spmd import device_meshes
     return not all(xla.is_default_place(m.device_tuple) for m in device_meshes(jaxpr))
+
+
+def _constrained(values: Sequence, shardings: Iterable[Any] | None) -> list:
+    """Operands or results of a call within a program, as its shardings ask; one device is no layout there."""
+    from aot.ops.spmd import sharding_constraint_p
+    bare = [None if s is None else s.bare for s in shardings or [None] * len(values)]
+    return [x if s is None or len(s.device_tuple) == 1 else bind(sharding_constraint_p, x, sharding=s)[0]
+            for x, s in zip(values, bare, strict=True)]
 
 
 def compile_entry(entry: Entry, **options: Any):

@@ -109,7 +109,11 @@ class ShardingConstraint(LinearOp):
 
     def evaluate(self, args, params):
         from aot.array import device_put_one
-        return [device_put_one(args[0], params["sharding"])]
+        s = params["sharding"]
+        if isinstance(s, NamedSharding) and PartitionSpec.UNCONSTRAINED in tuple(s.spec):
+            from aot.compile.spmd import run_eqn
+            return run_eqn(self, args, params)                  # the compiler chooses, as it does within a program
+        return [device_put_one(args[0], s)]
 
 
 sharding_constraint_p = ShardingConstraint()

@@ -103,6 +103,24 @@ def test_in_and_out_shardings():
         aot.jit(lambda x: x, in_shardings=P("x"))(ARR)
 
 
+def test_shardings_of_a_call_within_a_program():
+    """They hold for values, derivatives and batches, as those of the outermost jit do."""
+    x, s = aot.device_put(np.ones((8, 8), F), NamedSharding(LINE, P())), NamedSharding(LINE, P("x"))
+    inner = aot.jit(lambda y: y * y, in_shardings=s)
+    outer = aot.jit(lambda y: y * y, out_shardings=s)
+    assert aot.jit(lambda x: outer(x))(x).sharding == s
+    assert aot.jit(lambda x: inner(x))(x).sharding == s
+    assert aot.grad(lambda x: outer(x).sum())(x).sharding == s
+    rows = aot.device_put(x, s)
+    for spec, want in ((P(), P("x")), (P("x"), P(None, "x")), (P(P.UNCONSTRAINED), P("x"))):
+        t = NamedSharding(LINE, spec)
+        assert aot.vmap(aot.jit(lambda y: y + 1, out_shardings=t))(rows).sharding == NamedSharding(LINE, want)
+        assert aot.vmap(lambda y, t=t: lax.with_sharding_constraint(y, t))(rows).sharding == NamedSharding(LINE, want)
+    one = aot.jit(lambda y: y * 2, device=DEVICES[0])
+    assert float(aot.jit(lambda y: one(y))(F(2))) == float(one(F(2))) == 4
+    assert aot.jit(lambda y: y * 2, device=DEVICES[3])(F(2)).device == DEVICES[3]
+
+
 def test_with_sharding_constraint():
     f = aot.jit(lambda x: lax.with_sharding_constraint(x.sum(0), NamedSharding(LINE, P("x"))))
     out = f(aot.device_put(ARR, NamedSharding(GRID, P("x", "y"))))

@@ -175,6 +175,7 @@ KEY = aot.random.key(0)
 ARGUMENTS = {
     "lax.broadcast": (V8[0], (8,)), "lax.broadcast_in_dim": (V8, (8, 2), (0,)), "lax.empty": ((8,),), "lax.reshape": (M8, (64,)),
     "lax.conv_general_dilated": (M8[:, None], np.ones((1, 1, 1), np.float32), (1,), "SAME"), "lax.dot": (M8, M8),
+    "lax.broadcasted_iota": (np.float32, (8,), 0),
     "lax.dot_general": (M8, M8, (((1,), (0,)), ((), ()))), "lax.reduce": (M8, np.float32(0), aot.lax.add, (0,)),
     "numpy.arange": (8,), "numpy.array": (M8,), "numpy.asarray": (M8,),
     "numpy.bincount": (np.arange(8),), "numpy.broadcast_to": (V8[0], (8,)), "numpy.dot": (M8, M8), "numpy.empty": (8,),
