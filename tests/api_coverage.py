@@ -6,7 +6,6 @@ names that are left out on purpose, with the reason.
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 import warnings
 from pathlib import Path
@@ -83,46 +82,10 @@ def has(owner: Any, name: str) -> bool:
     return True
 
 
-def parameters(fun: Any) -> str:
-    """The parameter names of a function, as in the inventory."""
-    try:
-        given = list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
-        return ""
-    parts: list[str] = []
-    starred = False
-    for i, p in enumerate(given):
-        if p.kind is p.VAR_POSITIONAL:
-            parts.append("*" + p.name)
-            starred = True
-        elif p.kind is p.VAR_KEYWORD:
-            parts.append("**" + p.name)
-        else:
-            if p.kind is p.KEYWORD_ONLY and not starred:
-                parts.append("*")
-                starred = True
-            parts.append(p.name)
-            if p.kind is p.POSITIONAL_ONLY and (i + 1 == len(given) or given[i + 1].kind is not p.POSITIONAL_ONLY):
-                parts.append("/")
-    return ", ".join(parts)
-
-
 def missing(module: str) -> list[str]:
     """Names of a module that are not here and not excused."""
     owner = find(module)
     return [name for name in inventory(module) if not has(owner, name) and (module, name) not in EXCUSED]
-
-
-def other_parameters(module: str) -> list[str]:
-    """Functions whose parameters have other names or kinds than jax's."""
-    owner = find(module)
-    out = []
-    for name, expected in inventory(module).items():
-        if expected and has(owner, name):
-            got = parameters(getattr(owner, name))
-            if got and got != expected:
-                out.append(f"{name}({got}), jax has ({expected})")
-    return out
 
 
 def main(names: list[str]) -> int:
