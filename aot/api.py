@@ -65,7 +65,9 @@ def eval_shape(fun: Callable, *args, **kwargs):
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None):
-    """Every leaf of x as an Array on a device."""
+    """Every leaf of x as an Array on a device.
+
+    src, donate and may_alias have no effect: the copy is made from where x is, and x stays."""
     return tree_map(lambda leaf: device_put_one(leaf, device), x)
 
 

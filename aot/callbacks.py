@@ -46,7 +46,9 @@ def pure_callback(callback: Callable, result_shape_dtypes: Any, *args, sharding=
 
 @api_boundary
 def io_callback(callback: Callable, result_shape_dtypes: Any, *args, sharding=None, ordered: bool = False, **kwargs):
-    """Call a Python function with side effects from compiled code, exactly once; ordered keeps program order."""
+    """Call a Python function with side effects from compiled code, exactly once; ordered keeps program order.
+
+    sharding has no effect, as in `pure_callback`."""
     avals, out_tree = _declared(result_shape_dtypes)
     leaves, in_tree = tree_flatten((args, kwargs))
     outs = _callback(_flat(callback, in_tree, out_tree, kwargs), leaves, avals, "io", ordered, "sequential")

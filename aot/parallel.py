@@ -37,7 +37,9 @@ def shard_map(f: Callable | None = None, /, *, out_specs: Any, in_specs: Any = I
     """Map f over the parts of its arguments, one on each device of the mesh.
 
     in_specs, out_specs: PartitionSpecs (trees, or prefixes of them) saying which dimensions the mesh axes split; an
-    output that a spec does not split must be the same on each device.  axis_names: the axes handled by hand (all)."""
+    output that a spec does not split must be the same on each device.  axis_names: the axes handled by hand (all).
+    check_vma and check_rep (its old name) have no effect: results are not checked to be the same on each device.
+    Raises TypeError where in_specs is not given."""
     if f is None:
         return functools.partial(shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names, auto=auto)
     if in_specs is Infer:
@@ -115,7 +117,8 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
          global_arg_shapes=None) -> Callable:
     """Map fun over an axis of its arguments, one device for each element, as a compiled program.
 
-    Inside another mapped or traced function it is vectorised like vmap, which computes the same."""
+    Inside another mapped or traced function it is vectorised like vmap, which computes the same.
+    backend and global_arg_shapes have no effect: devices are what devices= says, or the first of all."""
     from aot.dispatch import jit
     from aot.transforms.batching import vmap
     name = axis_name if axis_name is not None else _Anonymous()

@@ -14,7 +14,9 @@ def visualize(arr: Any, **kwargs) -> None:
 
 def visualize_sharding(shape: Sequence[int], sharding: Sharding, *, use_color: bool = True, scale: float = 1.,
                        min_width: int = 9, max_width: int = 80, color_map: Any = None) -> None:
-    """Print a box for each part of an array of this shape, with the ids of the devices that hold it."""
+    """Print a box for each part of an array of this shape, with the ids of the devices that hold it.
+
+    min_width: of a box, in characters.  The other options are about colours and scaling, and have no effect."""
     if len(shape) not in (1, 2):
         raise ValueError("`visualize_sharding` only works for shapes with 1 and 2 dimensions.")
     rows = [tuple(shape)] if len(shape) == 1 else None

@@ -11,7 +11,9 @@ from aot import xla
 
 def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, *, contiguous_submeshes: bool = False,
                        allow_split_physical_axes: bool = False) -> np.ndarray:
-    """Devices in a grid of this shape, in the order of their ids (hosts and CPUs have no torus to follow)."""
+    """Devices in a grid of this shape, in the order of their ids (hosts and CPUs have no torus to follow).
+
+    contiguous_submeshes and allow_split_physical_axes are about such a torus, and have no effect."""
     shape = (mesh_shape,) if isinstance(mesh_shape, int) else tuple(mesh_shape)
     found = list(devices) if devices is not None else xla.devices()
     if prod(shape) != len(found):

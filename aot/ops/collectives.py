@@ -441,6 +441,6 @@ def pvary(x: Any, axis_name: Any):
 
 
 def pcast(x: Any, axis_name: Any, *, to: str):
-    """Change how x is said to vary over a named axis; values are unchanged."""
+    """Change how x is said to vary over a named axis; values are unchanged, and types do not say it (`to` has no effect)."""
     return pvary(x, axis_name)
 

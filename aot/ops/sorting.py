@@ -165,13 +165,13 @@ def top_k(operand, k: int, *, axis: int = -1):
 
 def approx_max_k(operand, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True):
-    """(values, indices) of the k largest; exact on every platform but TPU."""
+    """(values, indices) of the k largest: all of them, whatever recall_target and the options of a partial search say."""
     return top_k(operand, k, axis=reduction_dimension)
 
 
 def approx_min_k(operand, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True):
-    """(values, indices) of the k smallest; exact on every platform but TPU."""
+    """(values, indices) of the k smallest: all of them, as in `approx_max_k`."""
     values, indices = top_k(ew.neg(operand), k, axis=reduction_dimension)
     return [ew.neg(values), indices]
 

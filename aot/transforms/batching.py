@@ -18,7 +18,8 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
     """Map fun over an axis of its arguments, vectorised.
 
     in_axes: for each positional argument the axis to map (or None), or a tree of those; out_axes likewise for the
-    result.  axis_name names the axis for collectives such as lax.psum.
+    result.  axis_name names the axis for collectives such as lax.psum.  spmd_axis_name and sum_match have no effect: the
+    compiler chooses how a mapped axis is split over devices.
     """
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
