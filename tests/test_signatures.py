@@ -187,6 +187,7 @@ def test_every_call_of_jax_is_valid_here():
 # ---- what the calls mean -------------------------------------------------------------------------------------------------
 
 X, SMALL = np.float32(1.5), np.arange(4, dtype=np.int8) + 60
+WIDE = np.random.default_rng(0).normal(size=(7, 2000)).astype(np.float32)
 KEYWORDS = dict(zeta=("x", "q"), polygamma=("m", "x"), nextafter=("x1", "x2"), igamma=("a", "x"), igammac=("a", "x"))
 
 
@@ -235,6 +236,9 @@ CALLS: dict[str, tuple] = {
     "compile": (lambda m, lax: lambda x: m.jit(m.numpy.sin).lower(x).compile(device_assignment=None)(x), X),
     "axis_env": (jaxpr_with_axes, X),
     "disable_jit": (without_jit, X),
+    "approx_max_k": (lambda m, lax: lambda x: [lax.approx_max_k(x, 3, axis, .9, size, False)
+                                               for axis, size in ((0, -1), (1, -1), (-1, 100000))], WIDE),
+    "approx_min_k": (lambda m, lax: lambda x: lax.approx_min_k(x, k=2, aggregate_to_topk=False), WIDE),
     "reduce_axes": (lambda m, lax: lambda x: m.grad(m.numpy.sin, reduce_axes=("i",))(x), X),
 }
 

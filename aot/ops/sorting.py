@@ -6,6 +6,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from aot import xla
 from aot.ops import elementwise as ew
 from aot.ops.families import Elementwise, Primitive, kind
 from aot.ops.shape import broadcasted_iota, canonical_axis, full_like, moveaxis
@@ -165,14 +166,22 @@ def top_k(operand, k: int, *, axis: int = -1):
 
 def approx_max_k(operand, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True):
-    """(values, indices) of the k largest: all of them, whatever recall_target and the options of a partial search say."""
+    """(values, indices) of the k largest: all of them, whatever recall_target says.
+
+    aggregate_to_topk=False: of more than k, as many as a device that searches in parts finds (reduction_input_size_override:
+    in an array of this size)."""
+    if not aggregate_to_topk:
+        a = typeof(operand)
+        k, _ = xla.ext.approx_top_k_reduction_output_size(a.shape[canonical_axis(reduction_dimension, a.ndim)], a.ndim, k,
+                                                          recall_target, False, reduction_input_size_override)
     return top_k(operand, k, axis=reduction_dimension)
 
 
 def approx_min_k(operand, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True):
     """(values, indices) of the k smallest: all of them, as in `approx_max_k`."""
-    values, indices = top_k(ew.neg(operand), k, axis=reduction_dimension)
+    values, indices = approx_max_k(ew.neg(operand), k, reduction_dimension, recall_target, reduction_input_size_override,
+                                   aggregate_to_topk)
     return [ew.neg(values), indices]
 
 
