@@ -10,6 +10,7 @@ import aot
 from aot import lax, nn
 from aot import numpy as jnp
 from aot import scipy as jsp
+from aot.experimental.layout import Layout, with_layout_constraint
 from aot.experimental.ode import odeint
 
 RNG = np.random.default_rng(0)
@@ -175,6 +176,7 @@ FUNCTIONS = [
     ("batch_norm", batch_norm, (X,)),
     ("softmax", lambda x: (nn.softmax(x), nn.log_softmax(x)), (X,)),
     ("activations", lambda x: (nn.gelu(x, approximate=False), nn.silu(x), nn.elu(x), nn.softplus(x), nn.selu(x)), (X,)),
+    ("layout", lambda x: with_layout_constraint(x * 2, Layout((1, 0))) + 1, (X,)),
     ("gru", gru, (GRU, f32(7, 2, 8))),
     ("gru_gradient", aot.grad(lambda p, x: gru(p, x)[1].sum()), (GRU, f32(7, 2, 8))),
     ("sgd_step", sgd, (MLP, X, LABELS)),
