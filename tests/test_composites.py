@@ -15,12 +15,13 @@ from aot.exporters.onnx.run import run
 
 X = np.random.default_rng(0).standard_normal((4, 6, 16)).astype(np.float32)
 SPECIAL = X.copy()
-SPECIAL[0, 0, 0], SPECIAL[0, 1, 3], SPECIAL[1, 2], SPECIAL[2, 2, 5], SPECIAL[3, 0] = np.nan, np.inf, -np.inf, -80, 1e4
+SPECIAL[0, 0, :3], SPECIAL[0, 1, 3], SPECIAL[1, 2], SPECIAL[2, 2, 5], SPECIAL[3, 0] = (np.nan, 0, -0.0), np.inf, -np.inf, -80, 1e4
 
 #: name, function, operator in ONNX from opset 24 on, operator in TFLite
 ACTIVATIONS = [("relu6", nn.relu6, "Clip", "RELU6"), ("hard_tanh", nn.hard_tanh, "Clip", None),
                ("hard_swish", nn.hard_swish, "HardSwish", "HARD_SWISH"), ("hard_sigmoid", nn.hard_sigmoid, "HardSigmoid", None),
-               ("leaky_relu", lambda x: nn.leaky_relu(x, 0.3), "LeakyRelu", "LEAKY_RELU"), ("elu", nn.elu, "Elu", "ELU"),
+               ("leaky_relu", lambda x: nn.leaky_relu(x, 0.3), "LeakyRelu", "LEAKY_RELU"),
+               ("leaky_relu, no finite slope", lambda x: nn.leaky_relu(x, np.inf), "LeakyRelu", None), ("elu", nn.elu, "Elu", "ELU"),
                ("elu of 2", lambda x: nn.elu(x, 2.0), "Elu", None), ("celu", lambda x: nn.celu(x, 0.7), "Celu", None),
                ("selu", nn.selu, "Selu", None), ("mish", nn.mish, "Mish", None), ("softplus", nn.softplus, "Softplus", None),
                ("soft_sign", nn.soft_sign, "Softsign", None), ("silu", nn.silu, "Swish", None), ("relu", nn.relu, "Relu", "RELU"),
@@ -92,6 +93,17 @@ def test_functions_of_nn_are_one_operator_of_tflite(activations):
     found = tflite_operators(made.data)
     for operator in {r[3] for r in ACTIVATIONS} - {None}:
         assert found.count(operator) >= sum(r[3] == operator for r in ACTIVATIONS), operator
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (2, 3, 0)])
+def test_arrays_without_elements(shape):
+    pytest.importorskip("ai_edge_litert")
+    from aot.exporters import tflite
+    from aot.exporters.tflite.run import run as run_tflite
+    x = np.zeros(shape, np.float32)
+    lowered = aot.jit(lambda x: [f(x) for name, f, _, _ in ACTIVATIONS if "masked" not in name]).trace(x).lower()
+    for made, runner in ((onnx.export(lowered.text), run), (tflite.export(lowered.text), run_tflite)):
+        assert {(y.shape, y.dtype) for y in runner(made, [x])} == {(shape, x.dtype)}
 
 
 # ---- attention -------------------------------------------------------------------------------------------------------

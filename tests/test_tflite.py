@@ -138,8 +138,18 @@ def elementwise_program(dtype, unary, binary, n):
         types.append(r)
     a, p = (f"tensor<{size}x{MLIR_NAMES[dtype]}>" for size in (n, n * n))
     body = "\n  ".join(lines)
-    return (f"module {{ func.func public @main(%a: {a}, %x: {p}, %y: {p}) -> ({', '.join(types)}) {{\n  {body}\n"
+    pairs = f", %x: {p}, %y: {p}" if binary else ""
+    return (f"module {{ func.func public @main(%a: {a}{pairs}) -> ({', '.join(types)}) {{\n  {body}\n"
             f"  return {', '.join(results)} : {', '.join(types)}\n}} }}")
+
+
+def test_functions_at_every_magnitude():
+    sizes = np.concatenate([f * 2.0 ** np.arange(-125, 128, 2) for f in (1, 1.37)]).astype(np.float32)
+    values = np.concatenate([sizes, -sizes])
+    got, want = compared(elementwise_program("float32", FLOAT_UNARY, [], len(values)), [values])
+    for operation, a, b in zip(FLOAT_UNARY, got, want, strict=True):
+        right = ~errors(a, b, 1e-5) | ((np.abs(values) >= 2.0 ** 50) & (operation in LARGE_ANGLES))
+        assert right.all(), f"{operation} of {values[~right][:5]}: {a[~right][:5]} instead of {b[~right][:5]}"
 
 
 @pytest.mark.parametrize("dtype", ["bool", *INTS, *FLOATS, *COMPLEX])

@@ -28,12 +28,12 @@ def _gelu(c: Composite) -> Op | None:
 
 
 def _standardize(c: Composite) -> Op | None:
-    """The mean and the variance along the last axes."""
+    """The mean and the variance along the last axes.  The kernel refuses axes without elements."""
     epsilon = c.number("epsilon")
     if c.operands.keys() - {"x", "epsilon"} or epsilon is None or not _is(c, "float32", "float64"):
         return None
     axes, rank = c.axes(), len(c.type.shape)
-    if not axes or axes != tuple(range(axes[0], rank)):
+    if not axes or axes != tuple(range(axes[0], rank)) or 0 in c.type.shape:
         return None
     return c.op("onnx.LayerNormalization", "x", axis=axes[0], epsilon=epsilon, is_fast=c.attrs["algorithm"] == "fast")
 

@@ -39,6 +39,11 @@ class Functions(Double):
         y = self.add(y, self.select(big, self.like(x, 64 * np.log(2)), self.like(x, 0)))
         return self.select(self.less(x, self.like(x, np.inf)), y, x)
 
+    def s_logistic(self, x: Tensor) -> Tensor:
+        """The runtime's delegate gives NaN for finite numbers from 2^91 on, which 0 and 1 stand for long before."""
+        big = self.less(self.like(x, 2.0 ** 64), self.abs(x))
+        return self.elementwise("LOGISTIC", self.select(big, self.mul(x, self.like(x, 2.0 ** -40)), x))
+
     def s_sqrt(self, x: Tensor) -> Tensor:
         """The kernel is wrong from 2^126 on."""
         big = self.less(self.like(x, 2.0 ** 100), x)

@@ -24,7 +24,7 @@ def _softmax(operator: str, **options: float) -> Rule:
 
 def _leaky_relu(c: Composite) -> Op | None:
     slope = c.number("negative_slope")
-    return None if slope is None else c.op("tflite.LEAKY_RELU", "x", alpha=slope)
+    return None if slope is None or not np.isfinite(slope) else c.op("tflite.LEAKY_RELU", "x", alpha=slope)
 
 
 def _elu(c: Composite) -> Op | None:
