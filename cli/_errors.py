@@ -17,7 +17,8 @@ def run_guarded(command: click.Command, args: list[str] | None) -> int:
     if debug:  # accepted anywhere
         args = ["--debug", *(a for a in args if a != "--debug")]
     try:
-        return command.main(args, prog_name="aot", standalone_mode=False) or OK
+        with command.make_context("aot", args) as context:      # not `main`, which has endings of its own
+            return command.invoke(context) or OK
     except click.exceptions.Exit as e:
         return e.exit_code
     except click.ClickException as e:
@@ -26,9 +27,6 @@ def run_guarded(command: click.Command, args: list[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our stdout has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return OK
     except (Exception, SystemExit) as e:    # the latter from the user's module or function: whatever its code, nothing is done
         return _report(e, debug)
 
@@ -38,6 +36,9 @@ def _report(e: BaseException, debug: bool) -> int:
     found = blame.describe(e, _command_line())
     if debug:
         traceback.print_exc()
+    if isinstance(e, BrokenPipeError) and found["kind"] != "user":      # the reader of our stdout has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return OK
     if found["kind"] == "bug":
         click.echo(f"internal error: {type(e).__name__}: {e}", err=True)
         click.echo("hint: this is a bug in aot; please report it with the output of --debug", err=True)

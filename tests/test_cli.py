@@ -476,6 +476,20 @@ def test_output_that_cannot_be_written(here, affine):
     assert done.returncode == 1 and "error: [Errno 28]" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_reader_that_has_seen_enough(here, affine):
+    process = subprocess.Popen([sys.executable, "-m", "aot.cli", "inspect", affine], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait(30)) == (b"", 0)
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("raised", ["EOFError", "BrokenPipeError", "SystemExit", "SystemExit(0)"])
+def test_exceptions_of_a_function_that_end_programs(aot, here, raised):
+    (here / "ends.py").write_text(f"def f(x):\n    raise {raised}\n")
+    code, out, err = aot("trace", "ends.py:f", "-a", "f32[3]")
+    assert (code, out) == (4, "") and f"raise {raised}" in err
+
+
 def test_x64_from_the_environment(here):
     made = run_process("compile", "model.py:square", "-a", "f64[2]", cwd=here, AOT_ENABLE_X64="1")
     assert made.returncode == 0 and "f64[2]" in made.stdout
