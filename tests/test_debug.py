@@ -6,8 +6,8 @@ import pytest
 
 import aot
 from aot import lax
-from aot.callbacks import io_callback
 from aot.debug import _breakpoint
+from aot.experimental import io_callback
 
 F = np.float32
 X = np.arange(1, 4, dtype=F)
