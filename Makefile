@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-latest lint types bench bench-trace conformance conformance-api conformance-sharding api-coverage fuzz fuzz-artifacts fuzz-c \
+.PHONY: help demo test test-all test-latest lint types bench bench-trace conformance conformance-api conformance-sharding api-coverage fuzz fuzz-artifacts fuzz-c \
   docs clean netron venv
 
 VENV ?= .venv
@@ -19,7 +19,8 @@ PYTHON_LATEST ?= $(call find_python,python3.12 python3.13)
 
 help:
 	@echo "make demo         train, compile, verify and load the digits classifier"
-	@echo "make test         all tests, on $(WORKERS) processes"
+	@echo "make test         the tests, on $(WORKERS) processes; of the largest tables a sample"
+	@echo "make test-all     every row of every table"
 	@echo "make test-latest  all tests with the newest supported jaxlib (Python 3.12 or later)"
 	@echo "make lint types   ruff and pyright"
 	@echo "make bench        ratios against jax"
@@ -57,6 +58,10 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	JAX_PLATFORMS=cpu $(PY) -m pytest -q -n $(WORKERS) $(TESTS)
+
+# Every row of every table of tests; `make test` takes a sample of the largest.
+test-all: export AOT_ALL_ROWS = 1
+test-all: test
 
 # jax 0.10.2 does not run on this jaxlib: tests that compare with it are skipped.
 test-latest: .venv-latest/.installed

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+import zlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +20,19 @@ os.environ["AOT_CACHE_DIR"] = tempfile.mkdtemp(prefix="aot-test-cache-")
 from tests.projects import aot, built, copy, events, project  # noqa: F401  fixtures of the tests of projects
 
 atexit.register(shutil.rmtree, os.environ["AOT_CACHE_DIR"], True)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Of the rows of a module with SAMPLED = n, keep one in n, and one of each test at least; all with AOT_ALL_ROWS=1."""
+    seen, kept, dropped = set(), [], []
+    for item in items:
+        n, test = getattr(item.module, "SAMPLED", 1), (item.fspath, item.originalname)
+        chosen = n == 1 or test not in seen or zlib.crc32(item.name.encode()) % n == 0
+        seen.add(test)
+        (kept if chosen or os.environ.get("AOT_ALL_ROWS") else dropped).append(item)
+    if dropped and not any("::" in a for a in config.args):
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,8 @@ import pytest
 
 from tests.support import compare, table, total
 
+SAMPLED = 2     # rows: one in 2, see conftest.py
+
 F = np.float32
 RNG = np.random.RandomState(0)
 X = RNG.randn(5, 6).astype(F)

@@ -1,6 +1,8 @@
 """A sample of the random programs of tests/fuzz.py."""
 import pytest
 
+SAMPLED = 2     # rows: one in 2, see conftest.py
+
 pytest.importorskip("jax")
 from tests import fuzz
 

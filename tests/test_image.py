@@ -6,6 +6,8 @@ import aot
 import aot.numpy as jnp
 from tests.support import compare, jax
 
+SAMPLED = 2     # rows: one in 2, see conftest.py
+
 F = np.float32
 R = np.random.RandomState(0)
 IMAGE = R.rand(7, 9, 2).astype(F)

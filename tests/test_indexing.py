@@ -4,6 +4,8 @@ import pytest
 
 from tests.support import compare, table, total
 
+SAMPLED = 2     # rows: one in 2, see conftest.py
+
 F = np.float32
 X = np.sin(np.arange(20, dtype=F)).reshape(5, 4)
 U = np.cos(np.arange(20, dtype=F)).reshape(5, 4)

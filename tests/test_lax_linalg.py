@@ -4,6 +4,8 @@ import pytest
 
 from tests.support import compare, total
 
+SAMPLED = 2     # rows: one in 2, see conftest.py
+
 F = np.float32
 RNG = np.random.RandomState(0)
 

@@ -7,6 +7,8 @@ import aot
 from aot import lax
 from tests.support import compare, jax
 
+SAMPLED = 2     # rows: one in 2, see conftest.py
+
 F = np.float32
 SHAPES = np.array([0, 1e-3, .1, .5, 1, 1.5, 3, 10, 50, 200, -1, np.inf, np.nan], F)
 UNIT = np.array([0, 1e-3, .2, .5, .9, 1, 1.1, -.1, np.nan], F)

@@ -6,6 +6,8 @@ import aot
 from aot import nn
 from aot.config import override
 
+SAMPLED = 3     # rows: one in 3, see conftest.py
+
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 

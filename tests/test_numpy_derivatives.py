@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+SAMPLED = 3     # rows: one in 3, see conftest.py
+
 jax = pytest.importorskip("jax")
 sys.path.insert(0, os.path.dirname(__file__))
 

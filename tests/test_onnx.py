@@ -20,6 +20,8 @@ from tests.conformance.reference import run_xla
 from tests.exported import FUNCTIONS
 from tests.stablehlo_cases import CASES, DTYPES, inputs, module, tensor
 
+SAMPLED = 2     # rows: one in 2, see conftest.py
+
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 

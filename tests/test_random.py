@@ -9,6 +9,8 @@ import aot
 from aot import random
 from aot.config import override
 
+SAMPLED = 3     # rows: one in 3, see conftest.py
+
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 

@@ -13,6 +13,8 @@ import aot
 import aot.scipy as sp
 from tests.support import compare
 
+SAMPLED = 3     # rows: one in 3, see conftest.py
+
 F, C = np.float32, np.complex64
 R = np.random.RandomState(0)
 V, K = R.randn(9).astype(F), R.randn(4).astype(F)

@@ -8,6 +8,8 @@ import aot
 import aot.scipy.stats as stats
 from tests.support import compare
 
+SAMPLED = 3     # rows: one in 3, see conftest.py
+
 jstats = pytest.importorskip("jax.scipy.stats")
 
 F = np.float32
