@@ -150,6 +150,10 @@ _all_jitted: weakref.WeakSet = weakref.WeakSet()
 _new_array = Array.__new__
 
 
+class _Raised(Exception):
+    """What a function raised when it was traced below jaxlib's call cache: it leaves as it is, and nothing is tried again."""
+
+
 class JitFunction:
     """A function compiled per signature.  See `jit`."""
 
@@ -213,6 +217,8 @@ class JitFunction:
         except xla.XlaRuntimeError:
             self._refuse_deleted(buffers)
             raise
+        except _Raised as e:
+            return self._raise(*e.args)
         except Exception:       # types not seen before, or not acceptable: the slow path traces them or says why
             return self._call_slow(args, kwargs)
         if out_tree is None:
@@ -221,6 +227,15 @@ class JitFunction:
             array.buf, array.aval, array._host = out, out.aval.logical, None
             return array
         return out_tree.unflatten([Array(b, b.aval.logical) for b in outs])
+
+    @staticmethod
+    @api_boundary
+    def _raise(exception):
+        context = exception.__context__
+        try:
+            raise exception
+        finally:
+            exception.__context__ = context     # not `_Raised`
 
     @staticmethod
     def _refuse_deleted(buffers):
@@ -248,7 +263,10 @@ class JitFunction:
             leaves = [Array(b, b.aval.logical) if type(b) is xla.ArrayImpl else b for b in buffers]
             avals = tuple([typeof(x) for x in leaves])
             # An exception here would make jaxlib ask again at every call with this signature: new ones are traced at once.
-            found = self._entry(Signature(in_tree, avals, static), leaves)
+            try:
+                found = self._entry(Signature(in_tree, avals, static), leaves)
+            except Exception as e:
+                raise _Raised(e) from None
             if found.out_tree != out_tree or found.mesh_read:
                 raise KeyError("a signature for the slow path")
             program = self._program(found, leaves)

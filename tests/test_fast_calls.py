@@ -107,6 +107,22 @@ CASES = {
             except KeyError as e: assert e.args == ("mine",)
             else: raise SystemExit("no error")
         assert fast(f, x, 1).tolist() == [0, 1, 2, 3]""",
+    "a function that raises is run once": """
+        runs = []
+        @aot.jit
+        def f(a):
+            runs.append(a.shape)
+            try: return a @ jnp.ones(4)
+            except TypeError as e: raise LookupError(a.shape)
+        fast(f, x)
+        for n in 2, 2, 3:
+            try: f(jnp.ones(n))
+            except LookupError as e:
+                assert type(e.__context__) is TypeError and e.__cause__ is None
+                frames = [t.name for t in traceback.extract_tb(e.__traceback__)]
+                assert (frames[0], frames[-1]) == ("<module>", "f") and len(frames) <= 3, frames
+            else: raise SystemExit("no error")
+        assert runs == [(4,), (2,), (2,), (3,)] and fast(f, x) == 6""",
     "options": """
         f = aot.jit(lambda a, n: a * n, static_argnums=1)
         fast(f, np.arange(3.0), 2)
