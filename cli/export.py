@@ -52,9 +52,9 @@ def command(function: str, format: str, output: str | None, opset: int | None, d
         with stage(f"verifying {path}"):
             if getattr(made, "sample", ()):
                 source = dataclasses.replace(source, golden=(made.sample, ()))
-            report = verify.verify(source, path, **getattr(made, "verification", {}))
+            report = verify.verify(source, path, format=format, **getattr(made, "verification", {}))
             if dynamic_batch and again:
-                verify.extend(report, verify.verify(again(7), path, edges=False), "first axis of 7")
+                verify.extend(report, verify.verify(again(7), path, format=format, edges=False), "first axis of 7")
     if as_json:
         print_json({"file": path, "format": format, "function": source.name, "inputs": made.inputs, "outputs": made.outputs,
                     "renamed": made.renamed, "notes": getattr(made, "notes", []), "verified": report})

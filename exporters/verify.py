@@ -37,16 +37,16 @@ class Case:
     found: list[np.ndarray] | str = ""
 
 
-def verify(source: Source, path: str, *, rtol: float | None = None, random: int = 2, edges: bool = True,
-           timeout: float = TIMEOUT) -> dict[str, Any]:
+def verify(source: Source, path: str, *, format: str | None = None, rtol: float | None = None, random: int = 2,
+           edges: bool = True, timeout: float = TIMEOUT) -> dict[str, Any]:
     """Compare a file with the source that it was exported from.
 
     Returns {"file", "format", "function", "ok", "cases": [{"name", "outcome": "right" | "differs" | "failed" | "skipped",
     "why", "outputs": [{"name", "type", "ok", "max_abs_error", "max_rel_error", "max_ulp_error"}]}]}.  A case is skipped
     where XLA itself has no result within the time.  rtol: see `aot.replay.compare`.
-    Raises AotError for a file of no known format.
+    format: what the file is; by default its name tells.  Raises AotError for a file of no known format.
     """
-    format = formats.of_path(path)
+    format = format or formats.of_path(path)
     program = stablehlo.read(source.content)
     types = [v.type for i, v in enumerate(program.body.args) if i not in source.weights]
     cases = make_cases(types, source.golden, random, edges)

@@ -89,6 +89,12 @@ def test_an_artifact_becomes_every_format_and_back(folder, capsys):
     assert capsys.readouterr().out.startswith("<!doctype html>")
 
 
+@pytest.mark.parametrize("format, file", [("stablehlo", "program.mlir"), ("onnx", "plain"), ("tflite", "model.onnx")])
+def test_a_file_of_any_name_is_verified_as_what_it_is(folder, capsys, format, file):
+    code, out, err = run(capsys, *PREDICT, "--format", format, "-o", file)
+    assert code == 0 and f"{file}: right in its runtime" in out and "error" not in err
+
+
 def test_a_file_of_another_function_is_not_right(folder, capsys):
     assert main(["export", *PREDICT, "--format", "onnx", "-o", "a.onnx"]) == 0
     assert main(["compile", "m.py:mean", "--arg", "f32[5,4]", "-o", "m.aot"]) == 0

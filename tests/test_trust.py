@@ -191,6 +191,13 @@ def test_signed_artifacts_are_accepted_and_others_refused(add_file, keys):
     assert aot_runtime.load(add_file).signer is None
 
 
+def test_signatures_without_the_package(add_file, keys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    with pytest.raises(aot_runtime.AotError, match="signatures need the package `cryptography`"):
+        aot_runtime.load(add_file, trusted_keys=[keys[1]])
+
+
 def test_several_signatures_and_aligned_members(add_file, keys, tmp_path):
     from aot import signing
     private, public, other = keys

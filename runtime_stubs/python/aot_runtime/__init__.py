@@ -528,10 +528,10 @@ def public_key(source: Any) -> Any:
 
 def _require_signature(signatures: list[tuple[str, bytes]], manifest: memoryview, trusted: Iterable[Any], path: str) -> str:
     """The trusted key, in hex, that signed the manifest.  Raises ArtifactError."""
-    from cryptography.exceptions import InvalidSignature
     trusted = {k.public_bytes_raw().hex(): k for k in map(public_key, trusted)}
     for key, signature in signatures:
         if key in trusted:
+            from cryptography.exceptions import InvalidSignature
             try:
                 trusted[key].verify(signature, SIGNED + bytes(manifest))
                 return key
