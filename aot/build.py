@@ -189,7 +189,7 @@ def describe(program: Program, targets_: Sequence[str] = ("cpu",), golden: bool 
 
     stage: called with what is being done, as a context manager.  Raises AotError for an unknown target.
     """
-    wanted = [targets.require(t).over(program.devices) for t in targets_]
+    wanted = [targets.require(t).over(program.devices) for t in targets.distinct(targets_)]
     if files := [t.name for t in wanted if t.is_file]:
         raise AotError(f"{files[0]} is a file of its own, not a part of an artifact",
                        hint="`aot export` writes it, or `aot build`")

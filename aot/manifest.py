@@ -284,7 +284,7 @@ def _resolve(manifest: Manifest, f: dict, over: dict) -> dict:
             "weights_mode": f.get("weights_mode", "baked"), "transforms": f.get("transforms", []),
             "donate": f.get("donate", []), "mesh": f.get("mesh", ""), "in_shardings": f.get("in_shardings", {}),
             "out_shardings": f.get("out_shardings", {}), "artifact": f["artifact"],
-            "targets": [targets.absolute(t, manifest.root) for t in pick("targets", ["cpu"])],
+            "targets": targets.distinct(pick("targets", ["cpu"]), manifest.root),
             "golden": golden or pick("golden", True), "x64": pick("x64", False),
             "xla_flags": {**project.get("xla_flags", {}), **f.get("xla_flags", {}), **over.get("xla_flags", {})}}
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
@@ -120,6 +121,11 @@ def absolute(text: str, folder: str = "") -> str:
         return text
     path, level = _split_level(text.removeprefix("pjrt:"))
     return f"pjrt:{os.path.abspath(os.path.join(folder, os.path.expanduser(path)))}{level and ':' + level}"
+
+
+def distinct(texts: Iterable[str], folder: str = "") -> list[str]:
+    """The texts as `absolute` has them, without those that name a target again.  Raises AotError for an unknown one."""
+    return list({_parse(t).name: t for t in (absolute(t, folder) for t in texts)}.values())
 
 
 def _split_level(text: str) -> tuple[str, str]:

@@ -207,6 +207,11 @@ def test_compile_json_and_default_file(good):
                       "size": os.path.getsize("sq.aot")}
 
 
+def test_compile_for_a_target_named_twice(good, aot):
+    good("compile", "model.py:square", "-a", "f32[3]", "-t", "cpu", "-t", "cpu", "-o", "twice.aot")
+    good("verify", "twice.aot")
+
+
 def test_compile_for_stablehlo_only(good, aot):
     good("compile", "model.py:square", "-a", "f32[3]", "--target", "stablehlo")
     loaded = aot_runtime.load("square.aot")

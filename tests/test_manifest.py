@@ -206,6 +206,15 @@ def test_unknown_targets(text, message):
     assert message in str(e.value)
 
 
+@pytest.mark.parametrize("texts, kept", [
+    (["cpu", "onnx", "cpu"], ["cpu", "onnx"]), (["tpu:v5e", "tpu:v5e:2x2"], 1), (["cuda:h100", "cuda:H100"], 1),
+    (["cpu:x86-64-v3", "cpu:x86-64-v2"], 2), (["pjrt:a.so", f"pjrt:{Path('a.so').absolute()}", "pjrt:./a.so"], 1)], ids=str)
+def test_targets_named_twice_count_once(texts, kept):
+    found = targets.distinct(texts)
+    assert found == kept if isinstance(kept, list) else len(found) == kept
+    assert len({targets.parse(t).name for t in found}) == len(found)
+
+
 def test_a_target_without_its_plugin_names_the_extra(monkeypatch):
     monkeypatch.setattr(targets, "plugin_path", lambda kind: None)
     with pytest.raises(AotError, match=r"cannot build for tpu:v5e: libtpu is not installed\nhint: pip install 'aotc\[tpu\]'"):

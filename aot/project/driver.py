@@ -21,7 +21,7 @@ from aot.manifest import Manifest
 from aot.project import dependencies
 from aot.project.pool import Pool
 from aot.project.state import LOCK, Lock, State
-from aot.targets import absolute
+from aot.targets import absolute, distinct
 
 Report = Callable[[dict], None]
 
@@ -102,7 +102,7 @@ class Builder:
         groups: dict[str, list[dict]] = {}
         for item in items:
             if self.options.targets:
-                item["targets"] = [absolute(t) for t in self.options.targets]
+                item["targets"] = distinct(self.options.targets)
             groups.setdefault(item["artifact"], []).append(item)
         chosen = self._chosen(groups)
         return ([Job(os.path.join(self.output, name), group, {"items": group, **self.identity, "tools": self._tools(group)})
