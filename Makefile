@@ -92,7 +92,7 @@ api-coverage: $(VENV)/.installed
 fuzz: $(VENV)/.installed
 	JAX_PLATFORMS=cpu $(PY) tests/fuzz.py --count 2000
 
-# FILTER: a regular expression of program names; OPTIONS: more options, e.g. "--set profile=2.14".  The programs: AOT_TESTDATA.
+# FILTER: a regular expression of program names; OPTIONS: more options, e.g. "--set runtime=2.14".  The programs: AOT_TESTDATA.
 FORMAT ?= tflite
 fuzz-artifacts: $(VENV)/.installed
 	$(PY) tests/fuzz_artifacts.py --count 200000

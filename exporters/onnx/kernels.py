@@ -22,7 +22,7 @@ _TABLE = {
     "Abs": _NUMBERS, "Neg": f"{_FLOATS} {_SIGNED}", "Exp Log Sqrt Reciprocal Sin Cos Tanh Sigmoid Floor Ceil Round": _FLOATS,
     "Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Erf": "float16 float32", "Sign": f"{_NUMBERS} bfloat16",
     "Not And Or Xor": "bool", "BitwiseNot BitwiseAnd BitwiseOr BitwiseXor": _INTS,
-    "IsNaN IsInf": _FLOATS, "IsNaN:20 IsInf:20": f"{_FLOATS} bfloat16", "Relu": f"{_FLOATS} int8 int32",
+    "IsNaN": _FLOATS, "IsInf": "float32 float64", "IsNaN:20 IsInf:20": f"{_FLOATS} bfloat16", "Relu": f"{_FLOATS} int8 int32",
     "Identity": f"{_ALL} {_SMALL} int4 uint4", "Add Sub Mul Div": _NUMBERS, "Pow": f"{_FLOATS} int32 int64",
     "Max Min": f"{_FLOATS} int8 int32 int64 uint8 uint32 uint64", "Equal": f"{_NUMBERS} bool",
     "Less Greater LessOrEqual GreaterOrEqual": _NUMBERS, "Mod": _NUMBERS, "BitShift": _UNSIGNED, "BitShift:28": _INTS,
