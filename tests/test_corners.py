@@ -416,3 +416,15 @@ def test_used_next_to_jax():
         assert float(m.jit(m.grad(lambda v: m.numpy.sum(v ** 2)))(x)[2]) == 4
         assert m.vmap(lambda v: v * 2)(x).shape == (3,)
     assert float(aot.jit(lambda v: v.sum())(np.asarray(jax.numpy.ones(3)))) == 3
+
+
+EXTREMES = {"relu6": lambda m, x: m.nn.relu6(x), "hard_tanh": lambda m, x: m.nn.hard_tanh(x), "mapped": lambda m, x: m.vmap(m.nn.relu6)(x),
+            "clamped from above": lambda m, x: m.numpy.maximum(m.numpy.minimum(x, 2 + 1j), -1),
+            "broadcast": lambda m, x: m.numpy.minimum(m.numpy.maximum(x[:, None], x), 1j)}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_complex_numbers_between_a_minimum_and_a_maximum(name):
+    """XLA's own minimum of a maximum with constants ends the process."""
+    x = np.array([1 + 1j, -0.0, 3 - 2j, 3 + 2j, 9, -2j, np.nan, np.inf], np.complex64)
+    check(lambda m: m.jit(lambda x: EXTREMES[name](m, x))(x))

@@ -4,7 +4,7 @@ from __future__ import annotations
 import builtins as _b  # the public names below shadow abs, max, min, pow, round, complex
 import enum
 import operator
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -207,10 +207,28 @@ rem = binary("rem", "remainder", lambda t, z, x, y: t,
              lambda t, z, x, y: mul(neg(t), select(gt(mul(sign(x), sign(y)), lit(x, 0)), floor(abs(div(x, y))),
                                                    neg(floor(abs(div(x, y)))))), "fiu",
              transposes=(lambda ct, x, y: ct, lambda ct, x, y: None))
-max = binary("max", "maximum", lambda t, z, x, y: mul(t, _share(x, z, y)),
-             lambda t, z, x, y: mul(t, _share(y, z, x)), "fciub")
-min = binary("min", "minimum", lambda t, z, x, y: mul(t, _share(x, z, y)),
-             lambda t, z, x, y: mul(t, _share(y, z, x)), "fciub")
+
+
+def _extreme(hlo: str, before: Callable) -> Callable:
+    """Complex numbers by comparisons of their real, then their imaginary parts: XLA ends the process when it simplifies a
+    complex maximum of a minimum, or the other way round, with constants."""
+    def emit(e, ins, outs, *xs):
+        from aot.ops.shape import broadcast_to
+        if kind(ins[0].dtype) != "c":
+            return e.elementwise(hlo, ins, outs[0], xs)
+
+        def chosen(x, y):
+            x, y = broadcast_to(x, outs[0].shape), broadcast_to(y, outs[0].shape)
+            first = select(eq(real(x), real(y)), before(imag(x), imag(y)), before(real(x), real(y)))
+            return select(first, x, y)
+        return e.inline(chosen, ins, xs)[0]
+    return emit
+
+
+max = binary("max", "maximum", lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), "fciub",
+             emit=_extreme("maximum", lambda x, y: gt(x, y)))
+min = binary("min", "minimum", lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), "fciub",
+             emit=_extreme("minimum", lambda x, y: lt(x, y)))
 atan2 = binary("atan2", "atan2", lambda t, z, x, y: mul(t, div(y, add(square(x), square(y)))),
                lambda t, z, x, y: mul(t, div(neg(x), add(square(x), square(y)))), "fc")
 nextafter = binary("nextafter", "chlo.next_after", None, None, "f", names=("x1", "x2"))
