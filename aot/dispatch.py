@@ -13,7 +13,7 @@ from aot.array import Array, asarray
 from aot.config import config, gate
 from aot.dtypes import float0
 from aot.ops.call import pjit_p
-from aot.source import api_boundary, is_ours, shared_body
+from aot.source import api_boundary, hide_internal_frames, is_ours, shared_body
 from aot.trace import (
     Jaxpr,
     ShapedArray,
@@ -182,51 +182,55 @@ class JitFunction:
 
     # ---- calling ----
     def __call__(self, *args, **kwargs):
-        if self.epoch is not gate.ready:
-            return self._call_slow(args, kwargs)
-        if kwargs or not self.plain:
-            try:
-                dynamic, named, static = self._split(args, kwargs)
-            except ValueError:      # a static argument without a hash: the slow path says so
-                return self._call_slow(args, kwargs)
-            leaves, tree = _flatten((dynamic, named))
-            fast = self.fast.get((tree, static))
-            buffers = [x.buf if type(x) is Array else x for x in leaves]
-        else:
-            buffers = []
-            for x in args:
-                kind = type(x)
-                if kind is Array:
-                    buffers.append(x.buf)
-                elif kind is ndarray:
-                    buffers.append(x)
-                else:
-                    leaves, tree = _flatten(args)
-                    fast = self.fast.get(tree)
-                    buffers = [x.buf if type(x) is Array else x for x in leaves]
-                    break
-            else:
-                fast = self.fast.get(len(args))
-        if fast is None:
-            return self._call_slow(args, kwargs)
-        call, out_tree, donated = fast
-        if donated:
-            buffers = donated(buffers)
         try:
-            outs = call(*buffers)
-        except xla.XlaRuntimeError:
-            self._refuse_deleted(buffers)
+            if self.epoch is not gate.ready:
+                return self._call_slow(args, kwargs)
+            if kwargs or not self.plain:
+                try:
+                    dynamic, named, static = self._split(args, kwargs)
+                except ValueError:      # a static argument without a hash: the slow path says so
+                    return self._call_slow(args, kwargs)
+                leaves, tree = _flatten((dynamic, named))
+                fast = self.fast.get((tree, static))
+                buffers = [x.buf if type(x) is Array else x for x in leaves]
+            else:
+                buffers = []
+                for x in args:
+                    kind = type(x)
+                    if kind is Array:
+                        buffers.append(x.buf)
+                    elif kind is ndarray:
+                        buffers.append(x)
+                    else:
+                        leaves, tree = _flatten(args)
+                        fast = self.fast.get(tree)
+                        buffers = [x.buf if type(x) is Array else x for x in leaves]
+                        break
+                else:
+                    fast = self.fast.get(len(args))
+            if fast is None:
+                return self._call_slow(args, kwargs)
+            call, out_tree, donated = fast
+            if donated:
+                buffers = donated(buffers)
+            try:
+                outs = call(*buffers)
+            except xla.XlaRuntimeError:
+                self._refuse_deleted(buffers)
+                raise
+            except _Raised as e:
+                return self._raise(*e.args)
+            except Exception:       # types not seen before, or not acceptable: the slow path traces them or says why
+                return self._call_slow(args, kwargs)
+            if out_tree is None:
+                out, = outs
+                array = _new_array(Array)       # what Array(out, ..) does, in half the time
+                array.buf, array.aval, array._host = out, out.aval.logical, None
+                return array
+            return out_tree.unflatten([Array(b, b.aval.logical) for b in outs])
+        except Exception as e:      # without the frames of this package, of which this is one
+            hide_internal_frames(e)
             raise
-        except _Raised as e:
-            return self._raise(*e.args)
-        except Exception:       # types not seen before, or not acceptable: the slow path traces them or says why
-            return self._call_slow(args, kwargs)
-        if out_tree is None:
-            out, = outs
-            array = _new_array(Array)       # what Array(out, ..) does, in half the time
-            array.buf, array.aval, array._host = out, out.aval.logical, None
-            return array
-        return out_tree.unflatten([Array(b, b.aval.logical) for b in outs])
 
     @staticmethod
     @api_boundary
