@@ -344,7 +344,7 @@ def _replaced(jaxpr: Jaxpr, invars: list, atom: Any) -> Jaxpr:
     return Jaxpr(invars, eqns, list(map(atom, jaxpr.outvars)), jaxpr.debug_name)
 
 
-def eval_jaxpr(jaxpr, args: Sequence, consts: Sequence = ()) -> list:
+def eval_jaxpr(jaxpr, args: Sequence) -> list:
     """Run the equations in the current trace, under their own source locations."""
     env = dict(zip(jaxpr.invars, args, strict=True))
     env.update(zip(jaxpr.constvars, jaxpr.consts))
