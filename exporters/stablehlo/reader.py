@@ -40,8 +40,8 @@ def read(source: Source, *, keep: Collection[str] = (), composites: Collection[s
         mlir.legalize(module, keep=keep, composites=composites)
     except (mlir.error(), xla.XlaRuntimeError, ValueError) as e:
         raise AotError(f"not a StableHLO program that can be read: {_first_lines(e)}",
-                       hint="give StableHLO as MLIR text, as bytecode, or a file of it as a pathlib.Path; `aot trace --stablehlo` "
-                            "prints an example") from e
+                       hint="give StableHLO as MLIR text, as bytecode, or a file of it as a pathlib.Path; "
+                            "`aot trace --stablehlo` prints an example") from e
     return expand(_Reader(module).program())
 
 
