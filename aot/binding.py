@@ -4,6 +4,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aot.errors import AotError
+from aot.source import is_internal_path
 
 # ---- finding the function ------------------------------------------------------------------------------------------
 
@@ -48,9 +50,9 @@ def _import_file(path: str) -> Any:
         raise AotError(f"{path}: no such file")
     name = os.path.basename(path)[:-3]
     folder = os.path.dirname(os.path.abspath(path))
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as if it had been run, so that its neighbours can be imported
-    file_spec = importlib.util.spec_from_file_location(name, os.path.abspath(path))
+    import_from(folder)         # as if it had been run, so that its neighbours can be imported
+    path = os.path.abspath(path)
+    file_spec = importlib.util.spec_from_file_location(name, path, loader=_SourceLoader(name, path))
     assert file_spec is not None and file_spec.loader is not None
     module = importlib.util.module_from_spec(file_spec)
     sys.modules[name] = module
@@ -59,8 +61,7 @@ def _import_file(path: str) -> Any:
 
 
 def _import_dotted(name: str) -> Any:
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    import_from(os.getcwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
@@ -68,6 +69,45 @@ def _import_dotted(name: str) -> Any:
             raise  # the module exists, one that it imports does not
         raise AotError(f"no module named {e.name!r}", hint="give a dotted name that Python can import from here, or "
                        "the path of a .py file") from None
+
+
+# Python takes byte code for current when size and time of the source are as before, and its times are whole seconds: of a
+# file that changes twice in one, the first version would be built.  What is built from is read from the source, therefore.
+
+class _SourceLoader(importlib.machinery.SourceFileLoader):
+    def get_code(self, fullname: str) -> Any:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+_folders: set[str] = set()
+
+
+def import_from(folder: str) -> None:
+    """Make the modules of a user's folder importable, before all others."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if not _folders:
+        sys.path_hooks.insert(0, _source_finder)
+    if folder not in _folders:
+        _folders.add(folder)
+        for path in [p for p in sys.path_importer_cache if _is_users(p)]:
+            del sys.path_importer_cache[path]
+
+
+def _is_users(path: str) -> bool:
+    """Whether a folder is one of the user's, or in one, and no installed package."""
+    installed = "site-packages" in path or "dist-packages" in path or is_internal_path(path + os.sep)
+    return not installed and any(path == f or path.startswith(f + os.sep) for f in _folders)
+
+
+def _source_finder(path: str) -> importlib.machinery.FileFinder:
+    if not _is_users(path) or not os.path.isdir(path):
+        raise ImportError
+    machinery = importlib.machinery
+    return machinery.FileFinder(path, (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+                                (_SourceLoader, machinery.SOURCE_SUFFIXES),
+                                (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES))
 
 
 # ---- binding arguments ---------------------------------------------------------------------------------------------

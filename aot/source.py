@@ -50,9 +50,13 @@ def is_internal(code: CodeType) -> bool:
     name = code.co_filename
     known = _internal.get(name)
     if known is None:
-        known = name.startswith(tuple(_internal_roots)) or name in _GLUE
-        _internal[name] = known
+        known = _internal[name] = is_internal_path(name) or name in _GLUE
     return known
+
+
+def is_internal_path(path: str) -> bool:
+    """Whether a file or folder is one of the compiler's."""
+    return path.startswith(tuple(_internal_roots))
 
 
 # Generated dataclass methods and the wrappers of these two modules stand between our frames; never the user's place.

@@ -454,6 +454,26 @@ def test_exit_code_stdout_and_stderr_of_a_process(here):
         """)
 
 
+@pytest.mark.parametrize("target", ["top.py:f", "top:f", "pack.inner:f", "sub/top.py:f"])
+def test_a_file_that_changes_twice_in_a_second(tmp_path, target, monkeypatch):
+    """Python's byte code knows a source by its size and whole seconds."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    for file, text in {"top.py": "from near import K\nfrom pack.inner import f", "near.py": "K = 1.5", "pack/__init__.py": "",
+                       "pack/inner.py": "from near import K\ndef f(x): return x * K", "sub/near.py": "K = 1.5",
+                       "sub/top.py": "from near import K\ndef f(x): return x * K"}.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+        os.utime(tmp_path / file, (1e9, 1e9))
+    warm = "import sys; sys.path[:0] = ['sub' * ('sub' in sys.argv[1]), '.']; import top"
+    subprocess.run([sys.executable, "-c", warm, target], cwd=tmp_path, check=True)
+    assert list(tmp_path.rglob("near*.pyc"))
+    for value in ("1.5", "2.5"):
+        for file in tmp_path.rglob("near.py"):
+            file.write_text(f"K = {value}")
+            os.utime(file, (1e9, 1e9))
+        assert f" {value} in" in run_process("trace", target, "-a", "f32[2]", cwd=tmp_path).stdout
+
+
 @pytest.mark.parametrize("command", ["compile", "trace"])
 def test_what_the_function_prints_is_no_data(aot, command):
     code, out, err = aot(command, "model.py:speaks", "-a", "f32[3]", "--json")

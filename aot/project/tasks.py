@@ -29,7 +29,7 @@ def guarded(task: Task) -> dict:
     start = time.perf_counter()
     try:
         os.chdir(task["root"])
-        sys.path.insert(0, task["root"])
+        binding.import_from(task["root"])
         sys.argv = [sys.argv[0]]
         if task.get("x64"):
             config.update("enable_x64", True)
