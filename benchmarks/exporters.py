@@ -5,8 +5,12 @@ model needs less time.  Where jax2onnx is installed, its file of the same functi
 """
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
+import subprocess
 import sys
+import tempfile
 import time
 
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -23,6 +27,7 @@ from aot.exporters.onnx.run import session
 
 RNG = np.random.default_rng(0)
 WIDTH, HEADS, LAYERS, WORDS, BATCH, LENGTH = 256, 8, 4, 1000, 4, 128
+DEEP = 15       # layers of the training step
 
 
 def f32(*shape, scale=.05):
@@ -112,20 +117,67 @@ def best_of(calls, rounds=7, repeat=3):
     return best
 
 
-def compare(name, f, p, x, bar):
+def by_jax2onnx(row):
+    """(jax2onnx's model of a row of MODELS, seconds to export it), made in a process of its own; None where it is missing."""
+    if importlib.util.find_spec("jax2onnx") is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        done = subprocess.run([sys.executable, __file__, "--jax2onnx", row, path], capture_output=True, text=True,
+                              env={**os.environ, "JAX_PLATFORMS": "cpu"})
+        if done.returncode:
+            print(f"jax2onnx does not export {row}: {done.stderr.splitlines()[-1]}")
+            return None
+        with open(path, "rb") as file:
+            return file.read(), json.loads(done.stdout.splitlines()[-1])
+
+
+def write_by_jax2onnx(row, path):
+    """The other side of `by_jax2onnx`: the functions above over jax."""
+    global jnp, lax, nn
+    import jax
+    from jax2onnx import to_onnx
+    jnp, lax, nn = jax.numpy, jax.lax, jax.nn
+    f, make, x, *_ = MODELS[row]
+    p = jax.tree.map(jnp.asarray, make())
+    start = time.perf_counter()
+    model = to_onnx(lambda x: f(p, x), [jax.ShapeDtypeStruct(x.shape, x.dtype)])
+    seconds = time.perf_counter() - start
+    with open(path, "wb") as file:
+        file.write(model.SerializeToString())
+    print(json.dumps(seconds))
+
+
+def compare(name):
+    f, make, x, bar = MODELS[name]
+    p = make()
     made, seconds = exported(f, p, x)
     loaded, feed = session(made.data), {made.inputs[0][0]: x}
     compiled, on_device = aot.jit(f), tree_util.tree_map(jnp.asarray, p)
     given = jnp.asarray(x)
     want, got = np.asarray(compiled(on_device, given)), loaded.run(None, feed)[0]
     error = np.abs(want - got).max() / np.abs(want).max()
-    ort, xla = best_of([lambda: loaded.run(None, feed), lambda: compiled(on_device, given).block_until_ready()])
+    calls, theirs = [lambda: loaded.run(None, feed), lambda: compiled(on_device, given).block_until_ready()], by_jax2onnx(name)
+    if theirs:
+        other = session(theirs[0])
+        calls.append(lambda: other.run(None, {other.get_inputs()[0].name: x}))
+        try:
+            calls[-1]()
+        except Exception as e:
+            print(f"jax2onnx's {name} does not run: {str(e)[-120:]}")
+            theirs = calls.pop() and None
+    ort, xla, *jax2onnx = best_of(calls)
     print(f"{name:12} onnxruntime {ort:7.1f} ms   XLA {xla:7.1f} ms   ratio {ort / xla:.2f} (bar {bar})   error {error:.1e}   "
           f"{len(made.model.graph.node)} nodes, exported in {seconds:.2f} s")
+    if theirs:
+        print(f"{'':12} jax2onnx's  {jax2onnx[0]:7.1f} ms   ratio {ort / jax2onnx[0]:.2f} (bar 1.05)   "
+              f"exported in {theirs[1]:.2f} s")
 
 
 def export_time():
-    """A training step of the transformer: operations, and seconds to export them."""
+    """A training step of a deeper transformer: operations, and seconds to export them; jax2onnx exports the forward pass."""
+    global LAYERS
+    LAYERS = DEEP
     def step(p, words):
         loss, g = aot.value_and_grad(lambda p: (transformer(p, words) ** 2).mean())(p)
         return loss, tree_util.tree_map(lambda a, b: a - 1e-3 * b, p, g)
@@ -133,16 +185,26 @@ def export_time():
     start = time.perf_counter()
     made = onnx.export(lowered.text)
     print(f"training step: {lowered.text.count(' = ')} operations, {len(made.model.graph.node)} nodes, exported in "
-          f"{time.perf_counter() - start:.2f} s")
+          f"{(seconds := time.perf_counter() - start):.2f} s")
+    if theirs := by_jax2onnx("deep"):
+        print(f"jax2onnx exports its forward pass in {theirs[1]:.2f} s   ratio {seconds / theirs[1]:.2f} (bar 0.10)")
 
 
-ROWS = {
-    "transformer": lambda: compare("transformer", transformer, transformer_parameters(),
-                                   RNG.integers(0, WORDS, (BATCH, LENGTH)).astype(np.int32), 1.1),
-    "cnn": lambda: compare("cnn", cnn, cnn_parameters(), f32(8, 64, 64, 3, scale=1), 0.85),
-    "export": export_time,
-}
+def deep_parameters():
+    global LAYERS
+    LAYERS = DEEP
+    return transformer_parameters()
+
+
+TOKENS = RNG.integers(0, WORDS, (BATCH, LENGTH)).astype(np.int32)
+#: function, its parameters, its input, bar against XLA
+MODELS = {"transformer": (transformer, transformer_parameters, TOKENS, 1.1),
+          "cnn": (cnn, cnn_parameters, f32(8, 64, 64, 3, scale=1), 0.85), "deep": (transformer, deep_parameters, TOKENS, None)}
+ROWS = {"transformer": lambda: compare("transformer"), "cnn": lambda: compare("cnn"), "export": export_time}
 
 if __name__ == "__main__":
-    for row in sys.argv[1:] or ROWS:
-        ROWS[row]()
+    if sys.argv[1:2] == ["--jax2onnx"]:
+        write_by_jax2onnx(*sys.argv[2:])
+    else:
+        for row in sys.argv[1:] or ROWS:
+            ROWS[row]()
