@@ -90,6 +90,18 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
             raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
         return int(self._value[()])
 
+    def __hex__(self): return hex(self.__index__())
+    def __oct__(self): return oct(self.__index__())
+
+    @property
+    def __cuda_array_interface__(self): raise AttributeError("__cuda_array_interface__ is for arrays on GPUs; use dlpack")
+
+    @property
+    def device_buffer(self): raise AttributeError("device_buffer was removed; use x.addressable_data(0)")
+
+    @property
+    def device_buffers(self): raise AttributeError("device_buffers was removed; use [s.data for s in x.addressable_shards]")
+
     def __format__(self, spec):
         is_number = self.ndim == 0 and isinstance(self.dtype, np.dtype)
         return format(self._value[()] if is_number else self._value if spec and isinstance(self.dtype, np.dtype)

@@ -25,19 +25,20 @@ EXCUSED: dict[tuple[str, str], str] = {
     **dict.fromkeys([("experimental.ode", n) for n in ("map", "partial", "promote_dtypes_inexact", "ravel_first_arg",
                                                        "ravel_first_arg_", "safe_map", "safe_zip", "zip")],
                     "helpers of jax's implementation that its module does not hide"),
-    **dict.fromkeys([("lax.linalg", n) for n in ("cholesky_update_p", "lu_pivots_to_permutation_p",
-                                                 "symmetric_product_p")],
-                    "the function exists, and is made of other primitives"),
-    **dict.fromkeys([("Array", n) for n in ("device_buffer", "device_buffers")], "deprecated: raises in jax too"),
     **dict.fromkeys([("Array", n) for n in ("__del__", "__dict__")], "plumbing of a Python class, no API"),
-    **dict.fromkeys([("Array", n) for n in ("__hex__", "__oct__")], "a protocol of Python 2; hex() uses __index__"),
     **dict.fromkeys([("experimental.multihost_utils", n) for n in (
         "P", "global_array_to_host_local_array_impl", "global_array_to_host_local_array_p", "gtl_abstract_eval",
         "host_local_array_to_global_array_impl", "host_local_array_to_global_array_p", "lru_cache", "ltg_abstract_eval",
         "ltg_batcher", "partial", "safe_zip", "tree_unflatten")], "helpers of jax's implementation that its module does not hide"),
+    **dict.fromkeys([("experimental.jet", n) for n in (
+        "ZeroSeries", "ZeroTerm", "call_param_updaters", "def_comp", "def_deriv", "deflinear", "defzero", "deriv_prop", "fact",
+        "jet2", "jet_fun", "jet_rules", "jet_subtrace", "linear_prop", "partial", "register_pytree_node", "safe_zip",
+        "traceable", "tree_unflatten", "treedef_is_leaf", "unzip2", "weakref_lru_cache", "zero_prop", "zero_series",
+        "zero_term")], "helpers of jax's implementation that its module does not hide"),
+    **dict.fromkeys([("debug", n) for n in ("DebugEffect", "OrderedDebugEffect")],
+                    "how jax marks effects in its jaxprs; nothing takes them"),
     **dict.fromkeys([("jax", n) for n in ("api_util", "interpreters", "lib")], "jax's own implementation"),
     ("Array", "traceback"): "where a C++ array object was made; ours are Python objects",
-    ("Array", "__cuda_array_interface__"): "only there on CUDA arrays",
 }
 
 

@@ -27,6 +27,30 @@ def rect(m, n, dtype=F):
 TYPES = (np.float32, np.complex64)
 
 
+#: made of other operations: values, jaxprs and batches as in jax, which does not differentiate them
+COMPOSED = {
+    "symmetric_product": (lambda lax: lax.linalg.symmetric_product, (square(), square())),
+    "symmetric_product of all": (lambda lax: lambda a, c: lax.linalg.symmetric_product(a, c, alpha=2., beta=-.5), (
+        rect(3, 2), definite(3))),
+    "cholesky_update": (lambda lax: lax.linalg.cholesky_update, (np.linalg.cholesky(definite()).T, RNG.randn(4).astype(F))),
+    "lu_pivots_to_permutation": (lambda lax: lambda p: lax.linalg.lu_pivots_to_permutation(p, 5), (np.array([2, 1, 2], "i"),)),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_composed(name):
+    import aot
+    jax = pytest.importorskip("jax")
+    from aot.test_util import check_grads
+    f, args = COMPOSED[name]
+    compare(lambda m, lax: f(lax), *args)
+    assert str(aot.make_jaxpr(f(aot.lax))(*args)) == str(jax.make_jaxpr(f(jax.lax))(*args))
+    if name != "cholesky_update":       # jax has no rule
+        compare(lambda m, lax: m.vmap(f(lax)), *[np.stack([a, a[::-1]]) for a in args])
+    if "pivots" not in name:
+        check_grads(f(aot.lax), args, 2, rtol=3e-2, atol=3e-2)
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_cholesky(dtype):
     f = lambda m, lax: lambda a: lax.linalg.cholesky(a)

@@ -214,7 +214,7 @@ _PRIMITIVES = {
     "conv_general_dilated_p": ("conv", "conv_p"), "convert_element_type_p": ("elementwise", "convert_p"),
 }
 _OPS = ("elementwise", "shape", "slicing", "reductions", "dot", "conv", "windows", "indexing", "sorting", "spmd", "control",
-        "collectives", "misc", "random", "rng", "special")
+        "collectives", "misc", "random", "rng", "scan", "special")
 
 
 def __getattr__(name: str) -> Any:

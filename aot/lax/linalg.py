@@ -26,7 +26,8 @@ from aot.ops.factorizations import (
 #: JAX's names of primitives -> ours: (module of aot/ops, name)
 _PRIMITIVES = {
     **{f"{n}_p": (module, f"{n}_p") for module, names in (
-        ("factorizations", "cholesky eig eigh lu qr svd triangular_solve tridiagonal_solve"),
+        ("factorizations", "cholesky cholesky_update eig eigh lu lu_pivots_to_permutation qr svd symmetric_product "
+                           "triangular_solve tridiagonal_solve"),
         ("lapack", "householder_product ormqr")) for n in names.split()},
     "hessenberg_p": ("lapack", "gehrd_p"), "schur_p": ("lapack", "gees_p"), "tridiagonal_p": ("lapack", "sytrd_p"),
 }

@@ -4,6 +4,8 @@ and Seeger et al., "Auto-differentiating linear algebra" (2017)."""
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from aot.ops.families import kind, lit
 from aot.ops.lapack import INT, MatrixPrimitive, char, kernel, matrix, nan_where_failed
 from aot.ops.shape import broadcast_to, broadcasted_iota, concatenate, full_like, pad, reshape, transpose, zeros
 from aot.ops.slicing import slice_in_dim
-from aot.trace import ShapedArray, Zero, bind, bind1, is_linear, tangent_aval, typeof
+from aot.trace import ShapedArray, Zero, bind, bind1, is_linear, stage, tangent_aval, typeof
 
 
 class EigImplementation(enum.Enum):
@@ -111,6 +113,24 @@ class Factorization(MatrixPrimitive):
             return outs, [Zero(tangent_aval(typeof(o))) for o in outs]
         dots = self.tangents(outs, a, da, **params)
         return outs, [Zero(tangent_aval(typeof(o))) if t is None else t for o, t in zip(outs, dots)]
+
+
+class Composed(MatrixPrimitive):
+    """A primitive that is one function of other operations, over leading batch dimensions."""
+
+    def __init__(self, name: str, of: Callable): self.name, self.of = name, of
+
+    def infer(self, *avals, **params):
+        return [a.strip_weak_type() for a in stage(lambda *xs: [self.of(*xs, **params)], avals)[0].out_avals]
+
+    def lower(self, e, ins, outs, *xs, **params): return e.inline(partial(self.of, **params), ins, xs)
+
+    def jvp(self, primals, tangents, **params):
+        from aot.transforms.jvp import jvp_flat
+        if all(type(t) is Zero for t in tangents):
+            outs = bind(self, *primals, **params)
+            return outs, [Zero(tangent_aval(typeof(o))) for o in outs]
+        return jvp_flat(lambda *xs: [self.of(*xs, **params)], primals, tangents)
 
 
 # ---- triangular solve ----------------------------------------------------------------------------------------------
@@ -216,15 +236,26 @@ def cholesky(x, *, symmetrize_input: bool = True):
     return tril(bind1(cholesky_p, symmetrized(x) if symmetrize_input else x))
 
 
+def _updated(r, w):
+    w = cols(w)
+    return H(cholesky(ew.add(mm(H(r), r), mm(w, H(w)))))
+
+
+cholesky_update_p = Composed("cholesky_update", _updated)
+
+
 def cholesky_update(r_matrix, w_vector):
     """The upper factor of R^H R + w w^H."""
-    w = cols(w_vector)
-    return H(cholesky(ew.add(mm(H(r_matrix), r_matrix), mm(w, H(w)))))
+    return bind1(cholesky_update_p, r_matrix, w_vector)
+
+
+symmetric_product_p = Composed("symmetric_product", lambda a, c, *, alpha, beta: ew.add(
+    ew.mul(lit(a, alpha), mm(a, T(a))), ew.mul(lit(c, beta), c)))
 
 
 def symmetric_product(a_matrix, c_matrix, *, alpha: float = 1.0, beta: float = 0.0, symmetrize_output: bool = False):
     """alpha A A^T + beta C for symmetric C."""
-    out = ew.add(ew.mul(lit(a_matrix, alpha), mm(a_matrix, T(a_matrix))), ew.mul(lit(c_matrix, beta), c_matrix))
+    out = bind1(symmetric_product_p, a_matrix, c_matrix, alpha=alpha, beta=beta)
     return ew.add(tril(out), T(tril(out, -1))) if symmetrize_output else out
 
 
@@ -240,7 +271,7 @@ class Lu(Factorization):
     def lower(self, e, ins, outs, a):
         lu, pivots = e.inline(lambda x: bind(lp.getrf_p, x), ins, (a,))
         m = outs[2].shape[-1]
-        return [lu, pivots, e.inline(lambda p: lu_pivots_to_permutation(p, m), outs[1:2], (pivots,))[0]]
+        return [lu, pivots, e.inline(lambda p: _permutation(p, permutation_size=m), outs[1:2], (pivots,))[0]]
 
     def tangents(self, outs, a, da):
         lu, _, permutation = outs
@@ -280,8 +311,7 @@ def lu(x):
     return tuple(bind(lu_p, x))
 
 
-def lu_pivots_to_permutation(pivots, permutation_size: int):
-    """Row exchanges (0-based, applied in order) -> permutation of permutation_size rows."""
+def _permutation(pivots, *, permutation_size: int):
     from aot.ops.loops import fori_loop
     from aot.ops.slicing import dynamic_index_in_dim
     a = typeof(pivots)
@@ -299,6 +329,14 @@ def lu_pivots_to_permutation(pivots, permutation_size: int):
         at_i, at_j = pick(here), pick(there)
         return ew.select(here, at_j, ew.select(there, at_i, perm))
     return fori_loop(np.int32(0), np.int32(k), swap, start) if k else start
+
+
+lu_pivots_to_permutation_p = Composed("lu_pivots_to_permutation", _permutation)
+
+
+def lu_pivots_to_permutation(pivots, permutation_size: int):
+    """Row exchanges (0-based, applied in order) -> permutation of permutation_size rows."""
+    return bind1(lu_pivots_to_permutation_p, pivots, permutation_size=permutation_size)
 
 
 # ---- qr --------------------------------------------------------------------------------------------------------------
