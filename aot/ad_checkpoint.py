@@ -189,14 +189,16 @@ def recompute(jaxpr: Jaxpr, saved: Sequence[Var], outs: Sequence) -> Jaxpr:
     return Jaxpr([*jaxpr.invars, *saved], eqns, list(outs), jaxpr.debug_name)
 
 
-def inline_calls(jaxpr: Jaxpr) -> Jaxpr:
-    """jit calls replaced by their equations, so that policies see every operation."""
+def inline_calls(jaxpr: Jaxpr, unplaced: Callable[[Eqn], bool] | None = None) -> Jaxpr:
+    """jit calls replaced by their equations, so that policies see every operation.
+
+    unplaced: calls whose equations, where they have no place of their own, do not get that of the call."""
     if not any(e.primitive is pjit_p for e in jaxpr.eqns):
         return jaxpr
-    return jaxpr.memo("inlined", lambda: _inlined(jaxpr))
+    return jaxpr.memo(("inlined", unplaced), lambda: _inlined(jaxpr, unplaced))
 
 
-def _inlined(jaxpr: Jaxpr) -> Jaxpr:
+def _inlined(jaxpr: Jaxpr, unplaced: Callable[[Eqn], bool] | None) -> Jaxpr:
     eqns, names = [], {}
     look = lambda v: v if type(v) is Literal else names.get(v, v)
 
@@ -207,7 +209,7 @@ def _inlined(jaxpr: Jaxpr) -> Jaxpr:
                 eqns.append(Eqn(e.primitive, [look(v) for v in e.invars], outs, e.params, e.source))
                 names.update(zip(e.outvars, outs))
                 continue
-            inner = e.params["jaxpr"].placed(e.source)
+            inner = e.params["jaxpr"] if unplaced and unplaced(e) else e.params["jaxpr"].placed(e.source)
             names.update(zip(inner.invars, [look(v) for v in e.invars]))
             walk(inner)
             names.update(zip(e.outvars, [look(v) for v in inner.outvars]))

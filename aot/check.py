@@ -142,13 +142,19 @@ class _Visitor(ast.NodeVisitor):
 
 def bodies(jaxpr: Jaxpr, has_rule: bool = False) -> Iterator[tuple[Jaxpr, bool]]:
     """The jaxpr and every one inside of it, and whether a rule of the user's (custom_jvp, ...) says its derivative; jit calls
-    are looked through."""
+    are looked through.  Equations of samplers have no place: what they compute is no concern of the user's."""
     from aot.ad_checkpoint import inline_calls
-    jaxpr = inline_calls(jaxpr)
+    jaxpr = inline_calls(jaxpr, is_sampler)
     yield jaxpr, has_rule
     for e in jaxpr.eqns:
         for inner in subjaxprs(e.params):
             yield from bodies(inner.placed(e.source), has_rule or e.primitive.name in ("custom_jvp_call", "custom_vjp_call"))
+
+
+def is_sampler(call: Eqn) -> bool:
+    """Whether this is a call of a function of the library that takes a random key."""
+    return (any(not isinstance(x.aval.dtype, np.dtype) for x in call.invars)
+            and not any(e.source for e in call.params["jaxpr"].eqns))
 
 
 def check_jaxpr(jaxpr: Jaxpr) -> list[Finding]:
@@ -179,11 +185,11 @@ def check_body(jaxpr: Jaxpr) -> list[Finding]:
     """`check_numbers` of one jaxpr."""
     found: dict[str, Finding] = {}          # one for each place
     ranges = Ranges(jaxpr)
-    for e in jaxpr.eqns:
+    for e in (e for e in jaxpr.eqns if e.source):
         if e.primitive.name == "select_n":
             for f in unsafe_where(ranges, e):
                 found.setdefault(f.place, f)
-    for e in jaxpr.eqns:
+    for e in (e for e in jaxpr.eqns if e.source):
         dtype = e.outvars[0].aval.dtype if e.outvars else None
         row = next((r for r in NUMBERS if e.primitive.name in r.primitives and r.applies(ranges, e)), None) if (
             isinstance(dtype, np.dtype) and dtypes.issubdtype(dtype, np.floating)) else None

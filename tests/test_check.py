@@ -179,6 +179,25 @@ def test_no_alarm_on_the_library_itself(name):
     assert not check.check(lambda x: f(x), [aot.ShapeDtypeStruct((4,), np.float32)], ["jaxpr"])
 
 
+SAMPLERS = {
+    "poisson": lambda k, x: random.poisson(k, x, (3,)), "gamma": lambda k, x: random.gamma(k, x),
+    "binomial": lambda k, x: random.binomial(k, 5., x), "beta": lambda k, x: random.beta(k, x, x),
+    "dirichlet": lambda k, x: random.dirichlet(k, jnp.stack([x, x])), "t": lambda k, x: random.t(k, x),
+    "in jit": lambda k, x: aot.jit(lambda k: random.poisson(k, x))(k),
+    "in scan": lambda k, x: lax.scan(lambda c, k: (c, random.poisson(k, c)), x, random.split(k, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_no_alarm_on_samplers(name):
+    assert not check.check(SAMPLERS[name], [KEY, aot.ShapeDtypeStruct((), np.float32)], ["jaxpr"])
+
+
+def test_what_is_done_with_samples_is_checked():
+    found = check.check(lambda k: aot.jit(lambda k: 1 / jnp.sum(random.poisson(k, 3., (4,)) * 1.))(k), [KEY], ["jaxpr"])
+    assert [f.rule for f in found] == ["division by zero"]
+
+
 def test_what_depends_on_no_argument_has_no_derivative():
     assert not check.check(lambda k: random.maxwell(k, (3,)), [KEY], ["jaxpr"])
     assert not check.check(lambda x: jnp.linalg.norm(lax.stop_gradient(x)), [F32], ["jaxpr"])
