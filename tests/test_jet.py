@@ -8,7 +8,7 @@ from aot import lax
 from aot.experimental.jet import jet
 from tests.support import wide
 
-SAMPLED = 2     # rows: one in 2, see conftest.py
+SAMPLED = 3     # rows: one in 3, see conftest.py
 
 jax_jet = pytest.importorskip("jax.experimental.jet").jet
 

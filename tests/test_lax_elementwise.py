@@ -5,7 +5,7 @@ import pytest
 
 from tests.support import compare, total, wide
 
-SAMPLED = 2     # rows: one in 2, see conftest.py
+SAMPLED = 3     # rows: one in 3, see conftest.py
 
 F = np.float32
 EDGES = np.array([.1, .5, -.3, .9, 1.5, -2.5, 0., -0., np.inf, -np.inf, np.nan], F)
