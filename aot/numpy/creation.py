@@ -542,8 +542,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
         if a.dtype == BOOL:
             raise NotImplementedError("Boolean arguments to jax.numpy.ix_ are not implemented")
         shape = tuple(a.shape[0] if j == i else 1 for j in range(len(args)))
-        empty = lax.full(shape, 0, default_int())
-        out.append(empty if a.size == 0 else lax.broadcast_in_dim(a, shape, (i,)))
+        out.append(lax.broadcast_in_dim(a, shape, (i,)) if a.size else lax.full(shape, 0, default_int()))
     return tuple(out)
 
 

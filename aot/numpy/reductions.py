@@ -369,7 +369,9 @@ def _average(a: Any, weights: Any, axis: Any, returned: bool, keepdims: bool) ->
     axes = axes_of(axis, a.ndim)
     if weights is None:
         avg = mean(a, axis=axis, keepdims=keepdims)
-        total = lax.full((), math.prod(a.shape[i] for i in axes), avg.dtype)
+        if not returned:
+            return avg
+        total = lax.full((), math.prod([a.shape[i] for i in axes]), avg.dtype)
     else:
         weights = _spread_weights(weights, a, axis, axes)
         total = sum(weights, axis=axis, keepdims=keepdims)
