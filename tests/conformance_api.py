@@ -156,6 +156,8 @@ def main(pattern: str = "") -> int:
             print(f"\r{case.name}{str(case.args)[:200]} {str(case.kwargs)[:100]}: {found}")
         if sys.stderr.isatty() or n % 200 == 0:
             print(f"\r{n + 1} / {len(cases)}, {counts['fail']} failed", end="", file=sys.stderr)
+        if n % 1000 == 999:
+            jax.clear_caches(), aot.clear_caches()      # the system has room for so many mapped programs only
     print(f"\n{counts['pass']} passed, {counts['fail']} failed in {time.time() - start:.0f} s", dict(failed) or "")
     return int(bool(failed))
 
