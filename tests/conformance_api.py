@@ -157,7 +157,8 @@ def main(pattern: str = "") -> int:
         if sys.stderr.isatty() or n % 200 == 0:
             print(f"\r{n + 1} / {len(cases)}, {counts['fail']} failed", end="", file=sys.stderr)
         if n % 1000 == 999:
-            jax.clear_caches(), aot.clear_caches()      # the system has room for so many mapped programs only
+            jax.clear_caches()      # the system has room for so many mapped programs only
+            aot.clear_caches()
     print(f"\n{counts['pass']} passed, {counts['fail']} failed in {time.time() - start:.0f} s", dict(failed) or "")
     return int(bool(failed))
 

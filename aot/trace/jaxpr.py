@@ -91,8 +91,9 @@ class Jaxpr:
         """With this place for equations that have that of the call."""
         if not source or all(e.source for e in self.eqns):
             return self
-        eqns = [e if e.source else Eqn(e.primitive, e.invars, e.outvars, e.params, source) for e in self.eqns]
-        return self.memo(("placed", source), lambda: Jaxpr(self.invars, eqns, self.outvars, self.debug_name))
+        return self.memo(("placed", source), lambda: Jaxpr(self.invars, [
+            e if e.source else Eqn(e.primitive, e.invars, e.outvars, e.params, source) for e in self.eqns], self.outvars,
+            self.debug_name))
 
     def __str__(self):
         from aot.trace.printing import jaxpr_text
