@@ -148,10 +148,16 @@ _all_jitted: weakref.WeakSet = weakref.WeakSet()
 
 
 _new_array = Array.__new__
+_LEAVES = frozenset((ndarray, bool, int, float, complex))
 
 
 class _Raised(Exception):
     """What a function raised when it was traced below jaxlib's call cache: it leaves as it is, and nothing is tried again."""
+
+
+# How the arguments of a call divide: a unique mark; the static ones among the positions, and the others (those by name follow the
+# positions); the names of the static ones, and of the others.
+Plan = tuple[object, list[int], list[int], list[str], list[str]]
 
 
 class JitFunction:
@@ -171,7 +177,7 @@ class JitFunction:
             raise ValueError(f"jit: the arguments {sorted(both)} are static and donated; a static argument has no buffer to "
                              "donate. hint: name them in one of the two")
         self.plain = not (self.static_nums or self.static_names)
-        self.positions: dict[int, tuple[list[int], list[int]]] = {}
+        self.plans: dict[Any, Plan] = {}        # by number of arguments and names of keywords
         self.donates = bool(self.donate_nums or self.donate_names)
         self.entries: dict[Any, Entry] = per_function(fun, (self.static_nums, self.static_names, self.donate_nums,
                                                               self.donate_names, tuple(sorted(self.options.items()))))
@@ -185,29 +191,25 @@ class JitFunction:
         try:
             if self.epoch is not gate.ready:
                 return self._call_slow(args, kwargs)
+            dynamic, key = args, len(args)
             if kwargs or not self.plain:
-                try:
-                    dynamic, named, static = self._split(args, kwargs)
-                except ValueError:      # a static argument without a hash: the slow path says so
-                    return self._call_slow(args, kwargs)
-                leaves, tree = _flatten((dynamic, named))
-                fast = self.fast.get((tree, static))
-                buffers = [x.buf if type(x) is Array else x for x in leaves]
-            else:
-                buffers = []
-                for x in args:
-                    kind = type(x)
-                    if kind is Array:
-                        buffers.append(x.buf)
-                    elif kind is ndarray:
-                        buffers.append(x)
-                    else:
-                        leaves, tree = _flatten(args)
-                        fast = self.fast.get(tree)
-                        buffers = [x.buf if type(x) is Array else x for x in leaves]
-                        break
+                key, dynamic = self._divide(args, kwargs)
+            buffers = []
+            for x in dynamic:
+                kind = type(x)
+                if kind is Array:
+                    buffers.append(x.buf)
+                elif kind in _LEAVES:
+                    buffers.append(x)
                 else:
-                    fast = self.fast.get(len(args))
+                    leaves, tree = _flatten(tuple(dynamic))
+                    buffers = [x.buf if type(x) is Array else x for x in leaves]
+                    key = key, tree
+                    break
+            try:
+                fast = self.fast.get(key)
+            except TypeError:       # a static argument without a hash: the slow path says so
+                fast = None
             if fast is None:
                 return self._call_slow(args, kwargs)
             call, out_tree, donated = fast
@@ -254,8 +256,8 @@ class JitFunction:
             self.fast.clear()
             self.epoch = gate.ready
         in_tree, static = entry.signature.in_tree, entry.signature.static
-        tree = (in_tree, static) if kwargs or static else tree_structure(args)
-        if (tree in self.fast or callbacks or config.disable_jit or config.debug_nans or config.debug_key_reuse
+        keys = self._fast_keys(args, kwargs)
+        if (keys[0] in self.fast or callbacks or config.disable_jit or config.debug_nans or config.debug_key_reuse
                 or config.debug_infs):
             return
         from aot.compile import fastpath
@@ -282,9 +284,14 @@ class JitFunction:
             return program, placed
         call = fastpath.make(self.name, program_for)
         donated = functools.partial(_protect, donated=entry.donated) if any(entry.donated) else None
-        fast = self.fast[tree] = call, None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree, donated
-        if not isinstance(tree, tuple) and tree.num_nodes == tree.num_leaves + 1:
-            self.fast[tree.num_leaves] = fast          # every argument is one array: no need to flatten
+        fast = call, None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree, donated
+        self.fast.update(dict.fromkeys(keys, fast))
+
+    def _fast_keys(self, args, kwargs) -> list:
+        """The keys of a call in `fast`: with the structure of its arguments, and without where each is one array."""
+        key, dynamic = self._divide(args, kwargs) if kwargs or not self.plain else (len(args), args)
+        tree = tree_structure(tuple(dynamic))
+        return [(key, tree), key] if tree.num_nodes == tree.num_leaves + 1 else [(key, tree)]
 
     @api_boundary
     def _call_slow(self, args, kwargs):
@@ -380,17 +387,34 @@ class JitFunction:
         if self.plain:
             return args, kwargs, ()
         n = len(args)
-        fixed, free = self.positions.get(n) or self._positions(n)
-        static = [(i, _Static(args[i], self, i)) for i in fixed]
-        if kwargs:
-            static += [(k, _Static(kwargs[k], self, k)) for k in sorted(kwargs) if k in self.static_names]
-            kwargs = {k: v for k, v in kwargs.items() if k not in self.static_names}
-        return tuple([args[i] for i in free]) if fixed else args, kwargs, (n, tuple(static))
+        _, fixed, free, fixed_names, names = self._plan(args, kwargs)
+        static = [*[(i, _Static(args[i], self, i)) for i in fixed], *[(k, _Static(kwargs[k], self, k)) for k in fixed_names]]
+        return tuple([args[i] for i in free if i < n]), {k: kwargs[k] for k in names}, (n, tuple(static))
 
-    def _positions(self, n: int) -> tuple[list[int], list[int]]:
-        """Which of n positional arguments are static, and which are not."""
-        nums = {i + n if i < 0 else i for i in self.static_nums}
-        found = self.positions[n] = sorted(i for i in nums if i < n), [i for i in range(n) if i not in nums]
+    def _divide(self, args, kwargs) -> tuple[tuple, Sequence]:
+        """(what tells the static arguments of a call from others, the arguments that are not static)."""
+        mark, fixed, free, fixed_names, names = self._plan(args, kwargs)
+        key, dynamic = [mark], args
+        if names:
+            dynamic = *args, *[kwargs[k] for k in names]
+        if fixed:
+            for i in fixed:
+                key += args[i], type(args[i])
+            dynamic = [dynamic[i] for i in free]
+        for k in fixed_names:
+            key += kwargs[k], type(kwargs[k])
+        return tuple(key), dynamic
+
+    def _plan(self, args, kwargs) -> Plan:
+        """Which of the arguments are static, and which are not."""
+        n = len(args)
+        key = (n, *kwargs) if kwargs else n
+        found = self.plans.get(key)
+        if found is None:
+            fixed = sorted({i + n if i < 0 else i for i in self.static_nums}.intersection(range(n)))
+            others = sorted(kwargs.keys() - self.static_names)
+            free = sorted({*range(n + len(others))}.difference(fixed))
+            found = self.plans[key] = object(), fixed, free, sorted(kwargs.keys() & self.static_names), others
         return found
 
     def _merge_static(self, signature: Signature) -> Callable:
@@ -486,6 +510,13 @@ class JitFunction:
     def __repr__(self): return f"<jitted {getattr(self.fun, '__qualname__', self.name)}>"
 
 
+class UnhashableStatic(ValueError):
+    """A static argument that has no hash, so that its traces could not be told from others."""
+    def __init__(self, message: str, function: JitFunction):
+        super().__init__(message)
+        self.function = function
+
+
 class _Static:
     """A static argument as part of a cache key."""
     __slots__ = ("value", "hash")
@@ -495,12 +526,15 @@ class _Static:
         try:
             self.hash = hash(value)
         except TypeError:
-            raise ValueError(f"Non-hashable static arguments are used in a jitted function: static argument {where!r} "
-                             f"of {owner.name} is of type {type(value)}, which is not hashable. hint: pass a tuple "
-                             "instead of a list, or make the argument dynamic") from None
+            raise UnhashableStatic(
+                f"Non-hashable static arguments are used in a jitted function: static argument {where!r} of {owner.name} is of "
+                f"type {type(value)}, which is not hashable. hint: pass a tuple instead of a list, or make the argument dynamic",
+                owner) from None
 
     def __hash__(self): return self.hash
-    def __eq__(self, other): return type(self.value) is type(other.value) and self.value == other.value
+
+    def __eq__(self, other):
+        return self.value is other.value or (type(self.value) is type(other.value) and self.value == other.value)
 
 
 def _protect(buffers, donated):

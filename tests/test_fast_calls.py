@@ -70,6 +70,23 @@ CASES = {
     "static arguments counted from the end": """
         f = aot.jit(lambda *a: a[0] * a[-1], static_argnums=-1)
         assert fast(f, x, 2).tolist() == [0, 2, 4, 6] and fast(f, x, x, 3).tolist() == [0, 3, 6, 9]""",
+    "static arguments by position and by name, in any order": """
+        f = aot.jit(lambda a, n, b=0.0, *, k="x", c=0.0: a * n + b - c + len(k), static_argnames=("n", "k"))
+        assert fast(f, x, 2).tolist() == [1, 3, 5, 7] and fast(f, x, n=2).tolist() == [1, 3, 5, 7]
+        assert fast(f, x, k="xyz", n=1).tolist() == fast(f, x, n=1, k="xyz").tolist() == [3, 4, 5, 6]
+        assert fast(f, x, c=x, n=3, b=x).tolist() == fast(f, x, b=x, n=3, c=x).tolist() == [1, 4, 7, 10]
+        assert fast(f, x, 3, x, c=2.0).tolist() == [-1, 3, 7, 11] and fast(f, n=2, a=x, b=1).tolist() == [2, 4, 6, 8]
+        assert fast(f, x, True).tolist() == [1, 2, 3, 4] and fast(f, x, 1.0).tolist() == [1, 2, 3, 4]""",
+    "functions of numpy with options": """
+        m = x.reshape(2, 2)
+        assert fast(jnp.sum, m, axis=0).tolist() == [2, 4] and fast(jnp.sum, m, 1).tolist() == [1, 5]
+        assert fast(jnp.sum, m, axis=(0, 1), keepdims=True).tolist() == [[6]] and fast(jnp.max, m, axis=-1).tolist() == [1, 3]
+        assert fast(jnp.take, m, jnp.array([1]), axis=1).tolist() == [[1], [3]] and fast(jnp.take, m, 3).tolist() == 3
+        assert fast(jnp.take, m, jnp.array([9]), mode="clip").tolist() == [3] and fast(jnp.swapaxes, m, 0, 1)[0].tolist() == [0, 2]
+        assert fast(jnp.sum, m, where=m > 1).tolist() == 5 and fast(jnp.sum, m, initial=2).dtype == np.float32
+        assert fast(jnp.linspace, 0, 1, 3).tolist() == [0, 0.5, 1] and fast(jnp.pad, x, 1).tolist() == [0, 0, 1, 2, 3, 0]
+        assert fast(jnp.linspace, 0.0, 1.0, num=3, retstep=True)[1] == 0.5
+        assert jnp.take(m, jnp.array([9]), fill_value=jnp.float32(7)).tolist() == [7]""",
     "a static argument without a hash": """
         f = aot.jit(lambda a, s: a, static_argnums=1)
         fast(f, x, (1,))

@@ -19,6 +19,7 @@ from aot.api import device_put, jit
 from aot.array import Array
 from aot.array_methods import ArrayMethods
 from aot.config import config, gate
+from aot.dispatch import UnhashableStatic
 from aot.ops.families import typed_scalar
 from aot.trace import base_trace, concrete_or_error, is_tracer, state, typeof
 
@@ -318,56 +319,27 @@ def promote_args(name: str, *args: Any, to: Callable[[Any], Any] | None = None) 
 
 
 # ---- grouping operations ---------------------------------------------------------------------------------------------
-class _Variants:
-    """A function jitted once for each combination of its static arguments (and of arguments that are None).
+def _lazily(fun: Callable, static: tuple[str, ...] | None) -> Callable:
+    """`fun` jitted, but set up at the first call: most functions are never called in a process.
 
-    That leaves each jitted variant with arrays as its only arguments, which is the case that is dispatched quickly.
-    """
-
-    def __init__(self, fun: Callable, static: tuple[str, ...]):
-        self.fun, self.static, self.table = fun, frozenset(static), {}
-        parameters = list(inspect.signature(fun).parameters.values())
-        self.names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD or p.kind is p.POSITIONAL_ONLY]
-        self.first = min([self.names.index(n) for n in static if n in self.names], default=len(self.names))
-        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the variant for these arguments; arguments that cannot be told apart are traced in place."""
-        if len(args) > self.first and not self.variadic:
-            given = dict(zip(self.names[self.first:], args[self.first:]))
-            if len(args) > len(self.names) or given.keys() & kwargs.keys():
-                return self.fun(*args, **kwargs)  # which says what is wrong
-            args, kwargs = args[:self.first], {**kwargs, **given}
-        fixed = tuple([(k, type(v), v) for k, v in kwargs.items() if k in self.static or v is None])
-        try:
-            variant = self.table.get(fixed)
-        except TypeError:
-            return self.fun(*args, **kwargs)
-        if variant is None:
-            variant = self.table[fixed] = self._variant({k: v for k, _, v in fixed})
-        if len(fixed) == len(kwargs):
-            return variant(*args)
-        return variant(*args, **{k: v for k, v in kwargs.items() if k not in self.static and v is not None})
-
-    def _variant(self, fixed: dict[str, Any]) -> Callable:
-        @functools.wraps(self.fun)
-        def call(*args, **kwargs):
-            return self.fun(*args, **kwargs, **fixed)
-
-        del call.__wrapped__  # the jitted function must not look at the parameters that are fixed
-        return jit(call)
-
-
-def _lazily(fun: Callable, static: tuple[str, ...]) -> Callable:
-    """`fun` jitted, but set up at the first call: most functions are never called in a process."""
+    `static`: names of static arguments; None: all that have a default. One without a hash, as an array, is traced in place."""
     made: list[Callable] = []
 
     def call(*args, **kwargs):
         if not made:
-            made.append(_Variants(fun, static))
-        return made[0](*args, **kwargs)
+            made.append(jit(fun, static_argnames=_optional(fun) if static is None else static))
+        try:
+            return made[0](*args, **kwargs)
+        except UnhashableStatic as e:
+            if e.function is not made[0]:
+                raise
+        return fun(*args, **kwargs)
 
     return call
+
+
+def _optional(fun: Callable) -> list[str]:
+    return [p.name for p in inspect.signature(fun).parameters.values() if p.default is not p.empty]
 
 
 def named(*static: str) -> Callable[[Callable], Callable]:
@@ -390,22 +362,22 @@ def fused(*static: str) -> Callable[[Callable], Callable]:
     return decorate
 
 
-_ARRAYS = frozenset((Array,))
+_PLAIN = frozenset((type(None), bool, int, float, str, tuple))
+_ARRAY_OR_PLAIN = _PLAIN | {Array}
 
 
 def quick(fun: Callable) -> Callable:
-    """A function that is one compiled call where it gets nothing but arrays, outside of any trace; for the most common ones.
+    """A function that is one compiled call outside of any trace, where its options are plain values; for the most common ones.
 
     What its checks and its bookkeeping cost is then paid once a signature."""
-    made: list[Callable] = []
+    compiled = _lazily(fun, None)
 
     @functools.wraps(fun)
     def wrapper(*args, **kwargs):
-        if kwargs or gate.ready is None or not _ARRAYS.issuperset(map(type, args)):
-            return fun(*args, **kwargs)
-        if not made:
-            made.append(jit(fun))
-        return made[0](*args)
+        if (gate.ready is not None and _ARRAY_OR_PLAIN.issuperset(map(type, args))
+                and (not kwargs or _PLAIN.issuperset(map(type, kwargs.values())))):
+            return compiled(*args, **kwargs)
+        return fun(*args, **kwargs)
 
     return wrapper
 

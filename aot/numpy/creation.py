@@ -29,6 +29,7 @@ from aot.numpy._util import (
     kind,
     named,
     ndim_of,
+    quick,
     result_type,
     shape_of,
     user_dtype,
@@ -410,6 +411,7 @@ def _static_scalar(x: Any, dtype: Any) -> Any:
     return np.asarray(_host(x)).astype(dtype)[()]
 
 
+@quick
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
              axis: int = 0, *, device: Any = None) -> Any:
     """`num` evenly spaced numbers from `start` to `stop`; also their distance if `retstep`."""
@@ -419,13 +421,18 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     check("linspace", start, stop)
     dtype = None if dtype is None else user_dtype(dtype, "linspace")
-    values, step = _linspace(start, stop, num=num, endpoint=bool(endpoint), dtype=dtype, axis=axis)
+    values, *step = _linspace(start, stop, num=num, endpoint=bool(endpoint), retstep=bool(retstep), dtype=dtype, axis=axis)
     values = values if device is None else device_put(values, device)
-    return (values, step) if retstep else values
+    return (values, *step) if retstep else values
 
 
-@named("num", "endpoint", "dtype", "axis")
-def _linspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> tuple[Any, Any]:
+@named("num", "endpoint", "retstep", "dtype", "axis")
+def _linspace(start: Any, stop: Any, num: int, endpoint: bool, retstep: bool, dtype: Any, axis: int) -> tuple[Any, ...]:
+    values, step = _evenly_spaced(start, stop, num, endpoint, dtype, axis)
+    return (values, step) if retstep else (values,)
+
+
+def _evenly_spaced(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> tuple[Any, Any]:
     if dtype is None:
         dtype = inexact(result_type(start, stop)[0])
     work = inexact(dtype)

@@ -38,6 +38,8 @@ _PAD_OPTIONS = {
 
 def _pairs(values: Any, n: int, name: str) -> tuple[tuple[Any, Any], ...]:
     """(before, after) for each of n axes, from any of the short forms."""
+    if type(values) is int:
+        return ((values, values),) * n
     known = concrete_tree(values, f"{name} argument of jnp.pad")
     try:
         table = np.asarray(known)
@@ -89,8 +91,7 @@ def _pad_mode(array: Any, widths: tuple, mode: str, options: dict[str, Any]) -> 
     n = array.ndim
     if mode == "constant":
         value = options.get("constant_values", 0)
-        value = array_of(value) if np.ndim(value) == 0 and not isinstance(value, (list, tuple)) else _array(value)
-        return _pad_constant(array, value, widths=widths)
+        return _pad_constant(array, _array(value) if isinstance(value, (list, tuple)) else value, widths=widths)
     stat_length, ends = options.get("stat_length"), options.get("end_values", 0)
     stat_length = None if stat_length is None else _pairs(stat_length, n, "stat_length")
     if mode in _STATS and stat_length is not None and any(s == 0 for pair in stat_length for s in pair):

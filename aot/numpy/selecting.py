@@ -25,6 +25,7 @@ from aot.numpy._util import (
     ndim_of,
     no_out,
     promote,
+    quick,
     user_dtype,
 )
 from aot.numpy._util import where as _where
@@ -189,6 +190,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
 
 
 # ---- take and put ----------------------------------------------------------------------------------------------------
+@quick
 def take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str | None = None,
          unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None) -> Any:
     """The elements at `indices` along `axis`. `mode`: "fill" (nan where out of range, the default), "wrap" or "clip"."""

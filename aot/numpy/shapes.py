@@ -204,6 +204,7 @@ def matrix_transpose(x: Any, /) -> Any:
     return lax.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
+@fused("axis1", "axis2")
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """Two axes swapped."""
     a = arrays("swapaxes", a)
