@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterable, Sequence
 
 import numpy as np
 
-from aot.dispatch import resolve_static
+from aot.arguments import resolve_static
 from aot.ops.call import Call, pjit_p, with_dots
 from aot.ops.families import LinearOp
 from aot.source import api_boundary

@@ -10,7 +10,7 @@ import inspect
 from typing import Any, Callable, Sequence
 
 from aot import dtypes
-from aot.dispatch import resolve_static
+from aot.arguments import resolve_static
 from aot.source import api_boundary
 from aot.trace import (
     Jaxpr,

@@ -6,26 +6,24 @@ import inspect
 import weakref
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
-from numpy import ndarray, zeros
+from numpy import ndarray
 
 from aot import xla
+from aot.arguments import Plan, Static, argument_aval, parameter_names, resolve_static
 from aot.array import Array, asarray
 from aot.config import config, gate
 from aot.dtypes import float0
+from aot.entry import Entry, Signature, trace_to_entry, without_float0
 from aot.ops.call import pjit_p
-from aot.source import api_boundary, hide_internal_frames, is_ours, shared_body
+from aot.source import api_boundary, hide_internal_frames
 from aot.trace import (
     Jaxpr,
-    ShapedArray,
     ShapeDtypeStruct,
-    StageTrace,
     Tracer,
     base_trace,
     bind,
-    check_leak,
     is_live,
     state,
-    tracing,
     typeof,
 )
 from aot.trace.memo import per_function
@@ -33,131 +31,19 @@ from aot.tree_util import (
     broadcast_prefix,
     default_registry,
     keystr,
-    register_pytree_node,
     tree_flatten,
     tree_flatten_with_path,
     tree_structure,
 )
 
 _flatten = default_registry.flatten
-
-
-class Signature:
-    """What distinguishes one trace of a function from another."""
-    __slots__ = ("key", "in_tree", "avals", "static")
-
-    def __init__(self, in_tree, avals, static):
-        self.in_tree, self.avals, self.static = in_tree, tuple(avals), static
-        self.key = (in_tree, self.avals, static, config.trace_key(), tuple(state.axes.items()), state.mesh)
-
-
-class Entry:
-    """One traced signature: the jaxpr (captured tracers first), and the program once compiled."""
-    __slots__ = ("jaxpr", "captured", "out_tree", "program", "donated", "name", "signature", "key_uses", "mesh_read")
-
-    def __init__(self, jaxpr, captured, out_tree, donated, name, signature):
-        self.jaxpr, self.captured, self.out_tree, self.donated = jaxpr, captured, out_tree, donated
-        self.program, self.name, self.signature, self.key_uses, self.mesh_read = None, name, signature, (), False
-
-
-def trace_to_entry(fun: Callable, in_tree, avals: Sequence[ShapedArray], name: str, donated: tuple,
-                   signature=None) -> Entry:
-    """Trace fun, called with the tree of arguments (args, kwargs), on avals."""
-    entry, trace = _trace_to_entry(fun, in_tree, avals, name, donated, signature)
-    if config.check_tracer_leaks:
-        check_leak(trace, name)
-    return entry
-
-
-def _trace_to_entry(fun, in_tree, avals, name, donated, signature):
-    trace = StageTrace()
-    with tracing(trace):
-        ins = [trace.new_input(a) for a in avals]
-        trace.function = f"`{name}`"
-        trace.input_names = lambda: argument_names(fun, in_tree, [i.variable for i in ins])
-        args, kwargs = in_tree.unflatten(ins)
-        out = shared_body(fun, args, kwargs) if is_ours(fun) else fun(*args, **kwargs)
-        leaves, out_tree = _flatten(out)
-        for x in leaves:
-            check_output(x, out, name)
-        if any(type(x) is ndarray and x.dtype == float0 for x in leaves):
-            leaves, out_tree = _without_float0(leaves, out_tree)
-        jaxpr, captured = trace.close(ins, leaves, name)
-    entry = Entry(jaxpr, captured, out_tree, donated, name, signature)
-    if config.debug_key_reuse:
-        from aot.random._reuse import uses
-        entry.key_uses = uses(trace, ins)
-    return entry, weakref.ref(trace)
-
-
-class _Float0:
-    """A float0 result, as a node without leaves that unflattens to it."""
-
-    def __init__(self, shape): self.shape = shape
-
-
-def _float0(shape: Any, _: Any) -> Any: return zeros(shape, float0)
-
-
-register_pytree_node(_Float0, lambda x: ((), x.shape), _float0)
-
-
-def _without_float0(leaves, tree):
-    """float0 arrays have no data: they become part of the structure."""
-    return _flatten(tree.unflatten([_Float0(x.shape) if typeof(x).dtype == float0 else x for x in leaves]))
-
-
-def described(out_tree, avals: Sequence[ShapedArray]) -> Any:
-    """A result with ShapeDtypeStructs for its leaves."""
-    tree = out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals])
-    leaves, treedef = _flatten(tree)
-    return treedef.unflatten([ShapeDtypeStruct(x.shape, x.dtype) if type(x) is ndarray else x for x in leaves])
-
-
-def argument_names(fun: Callable, in_tree, variables: Sequence) -> dict:
-    """variable -> the argument it is, e.g. params['w'], for messages."""
-    args, kwargs = in_tree.unflatten(variables)
-    names, out = parameter_names(fun, len(args)), {}
-    for name, tree in [*zip(names, args), *kwargs.items()]:
-        for path, v in tree_flatten_with_path(tree)[0]:
-            if not isinstance(v, ndarray):
-                out[v] = f"{name}{keystr(path)}"
-    return out
-
-
-def check_output(x: Any, out: Any, name: str) -> None:
-    try:
-        typeof(x)
-    except TypeError:
-        path = next(keystr(p) for p, leaf in tree_flatten_with_path(out)[0] if leaf is x)
-        where = f" at output component {path}" if path else ""
-        raise TypeError(f"function {name} to be traced must return arrays, scalars or pytrees of them; got a value of "
-                        f"type {type(x)}{where}. hint: return only arrays; keep other objects outside the function"
-                        ) from None
-
-
-def argument_aval(x: Any, describe: Callable[[], str]) -> ShapedArray:
-    try:
-        return typeof(x)
-    except TypeError:
-        raise TypeError(f"{describe()} of type {type(x)} is not a valid JAX type. hint: pass arrays or numbers, or mark "
-                        "the argument static with static_argnums or static_argnames") from None
-
-
 _all_jitted: weakref.WeakSet = weakref.WeakSet()
-
-
 _new_array = Array.__new__
 _LEAVES = frozenset((ndarray, bool, int, float, complex))
 
 
 class _Raised(Exception):
     """What a function raised when it was traced below jaxlib's call cache: it leaves as it is, and nothing is tried again."""
-
-
-# How the arguments of a call divide: a unique mark; the static ones among the positions, and the others (those by name follow the
-# positions); the names of the static ones, and of the others.
-Plan = tuple[object, list[int], list[int], list[str], list[str]]
 
 
 class JitFunction:
@@ -379,7 +265,7 @@ class JitFunction:
         avals = [x.aval if type(x) is Array else
                  argument_aval(x, functools.partial(self._describe, args, kwargs, x)) for x in leaves]
         if any(type(x) is ndarray and x.dtype == float0 for x in leaves):
-            leaves, in_tree = _without_float0(leaves, in_tree)
+            leaves, in_tree = without_float0(leaves, in_tree)
             avals = [a for a in avals if a.dtype != float0]
         return Signature(in_tree, avals, static), leaves
 
@@ -388,7 +274,7 @@ class JitFunction:
             return args, kwargs, ()
         n = len(args)
         _, fixed, free, fixed_names, names = self._plan(args, kwargs)
-        static = [*[(i, _Static(args[i], self, i)) for i in fixed], *[(k, _Static(kwargs[k], self, k)) for k in fixed_names]]
+        static = [*[(i, Static(args[i], self, i)) for i in fixed], *[(k, Static(kwargs[k], self, k)) for k in fixed_names]]
         return tuple([args[i] for i in free if i < n]), {k: kwargs[k] for k in names}, (n, tuple(static))
 
     def _divide(self, args, kwargs) -> tuple[tuple, Sequence]:
@@ -510,33 +396,6 @@ class JitFunction:
     def __repr__(self): return f"<jitted {getattr(self.fun, '__qualname__', self.name)}>"
 
 
-class UnhashableStatic(ValueError):
-    """A static argument that has no hash, so that its traces could not be told from others."""
-    def __init__(self, message: str, function: JitFunction):
-        super().__init__(message)
-        self.function = function
-
-
-class _Static:
-    """A static argument as part of a cache key."""
-    __slots__ = ("value", "hash")
-
-    def __init__(self, value, owner, where):
-        self.value = value
-        try:
-            self.hash = hash(value)
-        except TypeError:
-            raise UnhashableStatic(
-                f"Non-hashable static arguments are used in a jitted function: static argument {where!r} of {owner.name} is of "
-                f"type {type(value)}, which is not hashable. hint: pass a tuple instead of a list, or make the argument dynamic",
-                owner) from None
-
-    def __hash__(self): return self.hash
-
-    def __eq__(self, other):
-        return self.value is other.value or (type(self.value) is type(other.value) and self.value == other.value)
-
-
 def _protect(buffers, donated):
     from aot.compile.eager import protect
     return protect(buffers, donated)
@@ -629,43 +488,6 @@ def jit(fun: Callable | None = None, *, in_shardings: Any = None, out_shardings:
 
 def _tuple(x) -> tuple:
     return () if x is None else (x,) if isinstance(x, (int, str)) else tuple(x)
-
-
-def resolve_static(fun, nums: tuple, names: tuple) -> tuple[frozenset, frozenset]:
-    """Positions and names that mean the same parameters, each inferred from the other where the signature tells."""
-    if not nums and not names:
-        return frozenset(), frozenset()
-    try:
-        parameters = list(inspect.signature(fun).parameters.values())
-    except (ValueError, TypeError):
-        return frozenset(nums), frozenset(names)
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    known = {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
-    for i in nums:
-        if not variadic and not -len(positional) <= i < len(positional):
-            raise ValueError(f"static_argnums or donate_argnums has {i}, but {getattr(fun, '__name__', fun)} takes only "
-                             f"{len(positional)} positional arguments")
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        for name in names:
-            if name not in known:
-                raise ValueError(f"jit got invalid argument name {name!r} in static_argnames or donate_argnames; "
-                                 f"{getattr(fun, '__name__', fun)} has {sorted(known)}")
-    position = {p.name: i for i, p in enumerate(positional)}
-    wrapped = [i + len(positional) if i < 0 and not variadic else i for i in nums]
-    out_names = {*names, *(positional[i].name for i in wrapped if 0 <= i < len(positional)
-                           and positional[i].kind is not inspect.Parameter.POSITIONAL_ONLY)}
-    return frozenset([*wrapped, *(position[n] for n in names if n in position)]), frozenset(out_names)
-
-
-def parameter_names(fun, n: int) -> list[str]:
-    """Names for n positional arguments of fun."""
-    try:
-        names = [p.name for p in inspect.signature(fun).parameters.values()
-                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    except (ValueError, TypeError):
-        names = []
-    return [names[i] if i < len(names) else f"args[{i}]" for i in range(n)]
 
 
 __all__ = ["JitFunction", "jit"]

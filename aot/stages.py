@@ -6,7 +6,7 @@ from typing import Any, Protocol, Sequence, runtime_checkable
 
 from aot import mlir, xla
 from aot.array import Array
-from aot.dispatch import described
+from aot.entry import described
 from aot.sharding import SingleDeviceSharding
 from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, typeof
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path

@@ -12,7 +12,7 @@ import numpy as np
 
 from aot import artifact, cache, xla
 from aot.config import override
-from aot.dispatch import described
+from aot.entry import described
 from aot.export import aval_of
 from aot.layout import LaidOut, Layout
 from aot.sharding import Mesh

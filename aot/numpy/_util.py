@@ -16,10 +16,10 @@ import numpy as np
 
 from aot import dtypes, lax
 from aot.api import device_put, jit
+from aot.arguments import UnhashableStatic
 from aot.array import Array
 from aot.array_methods import ArrayMethods
 from aot.config import config, gate
-from aot.dispatch import UnhashableStatic
 from aot.ops.families import typed_scalar
 from aot.trace import base_trace, concrete_or_error, is_tracer, state, typeof
 
