@@ -291,3 +291,18 @@ def test_rules_that_close_over_a_finished_trace_say_so():
         return aot.jit(lambda c, x: closing(aot, aot.lax, "jvp rule", c)(x))(F(2), x)
     with pytest.raises(aot.errors.UnexpectedTracerError, match="rule of a custom derivative"):
         aot.grad(f)(F(.5))
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+def test_rules_may_index_by_traced_values_what_was_given_as_a_numpy_array(kind):
+    def squares(x):
+        return aot.lax.fori_loop(0, 3, lambda i, total: total + x[i] ** 2, 0.)
+    f = getattr(aot, f"custom_{kind}")(lambda x: (x ** 2).sum())
+    if kind == "jvp":
+        f.defjvp(lambda p, t: (squares(*p), 2 * aot.numpy.vdot(p[0], t[0])))
+    else:
+        f.defvjp(lambda x: (squares(x), x), lambda x, g: (aot.lax.fori_loop(
+            0, 3, lambda i, out: out.at[i].set(2 * g * x[i]), aot.numpy.zeros(3)),))
+    x = np.array([1, 2, 3], F)
+    assert aot.grad(f)(x).tolist() == [2, 4, 6] and aot.vjp(f, x)[1](F(1))[0].tolist() == [2, 4, 6]
+    assert aot.jit(aot.grad(f))(x).tolist() == [2, 4, 6]

@@ -426,6 +426,14 @@ def test_devices_that_are_not_there(add_file, device, message):
         aot_runtime.load(add_file, device=device)["f"]
 
 
+def test_a_plugin_may_be_named_relative_to_the_current_folder(add_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plugin.so").write_text("not a library")
+    with pytest.raises(aot_runtime.AotError, match="cannot be used") as e:
+        aot_runtime.load(add_file, device="pjrt:plugin.so")["f"]
+    assert "No such file" not in str(e.value)
+
+
 SCALE = """module @m {
   func.func public @main(%w: tensor<4xf32>, %x: tensor<4xf32>) -> tensor<4xf32> {
     %0 = stablehlo.multiply %w, %x : tensor<4xf32>

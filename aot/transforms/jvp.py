@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Sequence
 
+import numpy as np
+
 from aot import dtypes
 from aot.trace import (
     Jaxpr,
@@ -70,11 +72,17 @@ class JVPTrace(Trace):
         with tracing(self.parent):
             if all(map(is_zero, tangents)):
                 return getattr(self.parent, kind)(call, primals)
-            outs, dots = call.jvp(primals, tangents, linear=self.linear)
+            outs, dots = call.jvp(list(map(_indexable, primals)), tangents, linear=self.linear)
         return [self.tracer(x, t) for x, t in zip(outs, dots)]
 
     def custom_jvp(self, call, args): return self._custom("custom_jvp", call, args)
     def custom_vjp(self, call, args): return self._custom("custom_vjp", call, args)
+
+
+def _indexable(x: Any) -> Any:
+    """What a rule of the user's is given: a numpy array could not be indexed by traced values there."""
+    from aot.array import asarray
+    return asarray(x) if isinstance(x, np.ndarray) and x.ndim else x
 
 
 def _is_staged_linear(t: Any) -> bool:

@@ -710,7 +710,7 @@ def _plugin_library(device: str) -> str:
     if platform == "pjrt":
         if not os.path.isfile(rest):
             raise AotError("there is no such plugin", where=rest, hint="name the file of a PJRT plugin, with its folder")
-        return rest
+        return os.path.abspath(rest)        # a name without a folder would be looked for among the system's libraries
     if platform not in PLUGINS:
         raise AotError(f"unknown device {device!r}", hint='there are "cpu", "cuda", "tpu" (each with ":N" for another one) and '
                                                           '"pjrt:/path/of/plugin.so"')
