@@ -13,7 +13,7 @@ import numpy as np
 
 from aot import xla
 from aot.layout import Layout
-from aot.lower.emitter import dense_text, scalar_text
+from aot.lower.emitter import dense_text, quoted, scalar_text, symbol_text
 from aot.ops.callbacks import VMAP_METHODS, ForeignCall, layout_text
 from aot.source import api_boundary
 from aot.trace import ShapedArray, bind, typeof
@@ -113,7 +113,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
             if attributes:
                 raise ValueError(f"ffi_call: attributes {sorted(attributes)} need custom_call_api_version=4. hint: pass "
                                  "legacy_backend_config=")
-            config = _string(legacy_backend_config or "")
+            config = quoted(legacy_backend_config or "")
         else:
             config = attribute_text(attributes, target_name)
         got = bind(ffi_call_p, *args, target_name=target_name, result_avals=results, vmap_method=vmap_method, attributes=config,
@@ -137,7 +137,7 @@ def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Any] | None
     def lower(e, ins, outs, *xs, **params):
         legacy = isinstance(backend_config, str)
         given = {**(backend_config or {}), **params} if not isinstance(backend_config, str) else {}
-        config = _string(str(backend_config)) if legacy else attribute_text(given, call_target_name)
+        config = quoted(str(backend_config)) if legacy else attribute_text(given, call_target_name)
         return emit(e, call_target_name, ins, outs, xs, config, _layouts(operand_layouts, ins, "operand_layouts"),
                     _layouts(result_layouts, outs, "result_layouts"), dict(operand_output_aliases or {}), has_side_effect,
                     2 if legacy else TYPED)
@@ -170,7 +170,7 @@ def emit(e: Any, target: str, ins: Sequence[ShapedArray], outs: Sequence[ShapedA
     """Append a custom call -> the names of its results."""
     alias = ", ".join(f"#stablehlo.output_operand_alias<output_tuple_indices = [{o if len(outs) > 1 else ''}], operand_index = "
                       f"{i}, operand_tuple_indices = []>" for i, o in aliases.items())
-    return e.ops(f"stablehlo.custom_call @{target}({', '.join(xs)}) {{api_version = {version} : i32, "
+    return e.ops(f"stablehlo.custom_call @{symbol_text(target)}({', '.join(xs)}) {{api_version = {version} : i32, "
                  f"backend_config = {config}, has_side_effect = {str(has_side_effect).lower()}, "
                  f"operand_layouts = [{', '.join(map(layout_text, in_layouts))}], "
                  f"result_layouts = [{', '.join(map(layout_text, out_layouts))}], output_operand_aliases = [{alias}]}} : "
@@ -184,7 +184,7 @@ def attribute_text(value: Any, where: str) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k} = {attribute_text(v, f'{where}, attribute {k}')}" for k, v in sorted(value.items())) + "}"
     if isinstance(value, str):
-        return _string(value)
+        return quoted(value)
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value)).lower()
     if isinstance(value, (int, float)) and not isinstance(value, np.generic):
@@ -197,10 +197,6 @@ def attribute_text(value: Any, where: str) -> str:
             return f"{dense_text(value)} : tensor<{value.size}x{kind}>"
     raise TypeError(f"ffi_call to {where}: {value!r} of type {type(value).__name__} cannot be an attribute. hint: pass "
                     "numbers, strings, dicts of them or 1-d numpy arrays; other arrays are arguments")
-
-
-def _string(text: str) -> str:
-    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode()) + '"'
 
 
 __all__ = ["ffi_call", "ffi_lowering", "include_dir", "pycapsule", "register_ffi_target",

@@ -428,3 +428,33 @@ def test_complex_numbers_between_a_minimum_and_a_maximum(name):
     """XLA's own minimum of a maximum with constants ends the process."""
     x = np.array([1 + 1j, -0.0, 3 - 2j, 3 + 2j, 9, -2j, np.nan, np.inf], np.complex64)
     check(lambda m: m.jit(lambda x: EXTREMES[name](m, x))(x))
+
+
+def named_otherwise(name):
+    def f(ξ): return {"β": ξ * 2}
+    f.__name__ = f.__qualname__ = name
+    return f
+
+
+@pytest.mark.parametrize("name", ["ünï数", "λ", "3d", "a b", 'a"b', "a\\b", "", "%s"])
+def test_functions_of_any_name(name):
+    f, x = named_otherwise(name), np.ones(3, f32)
+    calls = {"jit": f, "called twice": lambda x: (aot.jit(f)(x), aot.jit(named_otherwise(name))(x)), "checkpoint": aot.checkpoint(f),
+             "scan": lambda x: aot.lax.scan(lambda c, v: (c, aot.jit(f)(v)), 0., x), "vmap": aot.vmap(f)}
+    for call in calls.values():
+        assert aot.jit(call)(x) is not None
+    exported = aot.export.export(aot.jit(f))(x)
+    assert aot.jit(aot.export.deserialize(exported.serialize()).call)(x)["β"].tolist() == [2, 2, 2]
+    assert "loc(" in aot.jit(f).lower(x).as_text(debug_info=True)
+    target = aot.ffi.ffi_call(name or "none", aot.ShapeDtypeStruct((3,), f32))
+    with pytest.raises(aot.errors.JaxRuntimeError, match="NOT_FOUND: No FFI handler registered"):
+        aot.jit(target)(x)
+
+
+@pytest.mark.parametrize("axis", ["ä", "数", "a b", 'a"b', "a\\b", "a\nb", "%", 0])
+def test_axes_of_any_name(axis):
+    mesh, x = aot.make_mesh((1,), (axis,)), np.ones((4, 3), f32)
+    total = aot.shard_map(lambda x: aot.lax.psum(x, axis), mesh=mesh, in_specs=aot.P(axis), out_specs=aot.P())
+    assert aot.jit(total)(x).sum() == 12 == aot.vmap(lambda x: aot.lax.psum(x, axis), axis_name=axis)(x)[0].sum()
+    split = aot.NamedSharding(mesh, aot.P(axis))
+    assert aot.jit(lambda x: x * 2, in_shardings=split, out_shardings=split)(x).sum() == 24

@@ -288,8 +288,7 @@ class Module:
         found = self._locations.get(src)
         if found is None:
             file, line, function = source.location(src) or ("<unknown>", 0, "<unknown>")
-            file = source.relative(file, self.root).replace("\\", "/").replace('"', "'")
-            found = self._locations[src] = f' loc("{function}"("{file}":{line}:0))'
+            found = self._locations[src] = f" loc({quoted(function)}({quoted(source.relative(file, self.root))}:{line}:0))"
         return found
 
     def big_literals(self, jaxpr: Jaxpr) -> list[int]:
@@ -326,7 +325,7 @@ class Module:
         return found
 
     def _unique(self, name: str) -> str:
-        base = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "fn"
+        base = symbol(name) or "fn"
         fn, n = base, 0
         while fn in self.names:
             fn, n = f"{base}_{n}", n + 1

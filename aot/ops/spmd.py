@@ -31,6 +31,12 @@ from aot.trace import (
 
 # ---- text ----------------------------------------------------------------------------------------------------------------
 
+def axis_text(name: Any) -> str:
+    """An axis of a mesh.  Other characters than the plain ones are written as their codes: XLA ends the process on some."""
+    plain = lambda c: c.isascii() and c.isprintable() and c not in '"%\\'
+    return '"' + "".join(c if plain(c) else f"%{ord(c):x}." for c in str(name)) + '"'
+
+
 def mesh_symbol(module, mesh: Mesh | AbstractMesh) -> str:
     """The name of a mesh in the module, declared on first use; devices in another order get their positions."""
     if module.devices is None:
@@ -41,7 +47,7 @@ def mesh_symbol(module, mesh: Mesh | AbstractMesh) -> str:
                          f"{[d.id for d in mesh.device_tuple]} in a program over {[d.id for d in module.devices]}")
     if found is None:
         name = "mesh" if not module.meshes else f"mesh_{len(module.meshes)}"
-        axes = ", ".join(f'"{a}"={n}' for a, n in mesh.shape.items())
+        axes = ", ".join(f"{axis_text(a)}={n}" for a, n in mesh.shape.items())
         where = {d: i for i, d in enumerate(module.devices)}
         ids = [where[d] for d in mesh.device_tuple]
         extra = f", device_ids={ids}" if ids != list(range(len(ids))) else ""
@@ -56,7 +62,7 @@ def spec_text(spec: PartitionSpec, ndim: int, symbol: str) -> str:
         if i < len(spec) and spec[i] is PartitionSpec.UNCONSTRAINED:
             dims.append("{?}")
         else:
-            dims.append("{" + ", ".join(f'"{a}"' for a in spec.axes(i)) + "}")
+            dims.append("{" + ", ".join(map(axis_text, spec.axes(i))) + "}")
     return f"<@{symbol}, [{', '.join(dims)}]>"
 
 
@@ -259,7 +265,7 @@ class ShardMap(Holder):
         args = ", ".join(f"{n}: {t}" for n, t in zip(names, inner))
         local = ", ".join(a.mlir for a in jaxpr.out_avals)
         ret = f"sdy.return {', '.join(results)} : {local}" if results else "sdy.return"
-        axes = ", ".join(f'"{a}"' for a in mesh.axis_names if a in manual)
+        axes = ", ".join(axis_text(a) for a in mesh.axis_names if a in manual)
         types = ", ".join([*w_types, *[a.mlir for a in ins]])
         return e.ops(f"sdy.manual_computation({', '.join(operands)}) in_shardings=[{in_text}] out_shardings=[{out_text}] "
                      f"manual_axes={{{axes}}} ({args}) {{\n" + "\n".join([*body, ret]) + f"\n}} : ({types}) -> "
