@@ -359,12 +359,25 @@ class Module:
         """-> (module text, hoisted arrays, which @main takes as its first parameters)."""
         weights = self.big_literals(jaxpr)
         main = self._function_text("public @main", jaxpr, weights, arg_attrs, result_attrs=result_attrs)
-        text = f"module @{self._clean(self.name)} {{\n" + "\n".join([*self.declarations, main, *self.text]) + "\n}\n"
+        text = f"module @{symbol(self.name) or 'main'} {{\n" + "\n".join([*self.declarations, main, *self.text]) + "\n}\n"
         return text, [self.weight_values[i] for i in weights]
 
-    @staticmethod
-    def _clean(name: str) -> str:
-        return "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "main"
+
+def symbol(name: str) -> str:
+    """A Python name as the name of a function or module: MLIR wants letters of ASCII, and none of digits in front."""
+    found = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+    return "_" + found if found[:1].isdigit() else found
+
+
+def quoted(text: str) -> str:
+    """A string of MLIR; characters that are no Unicode (of file names in another encoding) become question marks."""
+    plain = lambda b: 32 <= b < 127 and b not in b'"\\'
+    return '"' + "".join(chr(b) if plain(b) else f"\\{b:02X}" for b in text.encode(errors="replace")) + '"'
+
+
+def symbol_text(name: str) -> str:
+    """A name that is kept as it is, behind the @."""
+    return name if name and name == symbol(name) else quoted(name)
 
 
 def itemsize(a: ShapedArray) -> int:
