@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
+import aot_runtime
 from aot import __version__, provenance
 from aot.errors import AotError
 from aot.files import replacing
@@ -232,9 +233,19 @@ def pack_tensors(arrays: Mapping[str, np.ndarray]) -> list:
 # ---- descriptions of pytrees and arrays ----------------------------------------------------------------------------
 
 def describe_tree(treedef: Any, where: str = "", custom: Callable[[type, Any], dict] | None = None) -> Any:
-    """TREE of a PyTreeDef.  Raises AotError for dictionary keys that JSON cannot hold.
+    """TREE of a PyTreeDef.  Raises AotError for dictionary keys that JSON cannot hold, and where it is too deep for loaders.
 
     custom(class, metadata) gives `registered` and further fields for nodes of other classes than containers, or raises."""
+    try:
+        tree = _describe_tree(treedef, where, custom)
+        aot_runtime.count_leaves(tree)
+    except (ValueError, RecursionError):
+        raise AotError(f"{where}: containers are nested too deeply to be stored",
+                       hint="flatten them, or stack what is alike into one array") from None
+    return tree
+
+
+def _describe_tree(treedef: Any, where: str, custom: Callable[[type, Any], dict] | None) -> Any:
     data, children = treedef.node_data(), treedef.children()
     if data is None:
         return "*" if treedef.num_leaves else None
@@ -242,7 +253,7 @@ def describe_tree(treedef: Any, where: str = "", custom: Callable[[type, Any], d
     if cls is type(None):
         return None
     if cls in (tuple, list):
-        return {cls.__name__: [describe_tree(c, where, custom) for c in children]}
+        return {cls.__name__: [_describe_tree(c, where, custom) for c in children]}
     further = custom(cls, meta) if custom and cls not in (dict, OrderedDict) else {}
     if issubclass(cls, dict):
         return {**_describe_dict(cls, meta, children, where, custom), **further}
@@ -252,12 +263,12 @@ def describe_tree(treedef: Any, where: str = "", custom: Callable[[type, Any], d
 
 
 def _fields(names: Sequence, children: Sequence, where: str, custom: Any) -> list:
-    return [[n, describe_tree(c, where, custom)] for n, c in zip(names, children)]
+    return [[n, _describe_tree(c, where, custom)] for n, c in zip(names, children)]
 
 
 def _describe_dict(cls: type, meta: Any, children: Sequence, where: str, custom: Any) -> dict:
     keys = meta[1] if issubclass(cls, defaultdict) else meta  # a defaultdict's metadata is (factory, keys)
-    pairs = [[_json_key(k, where), describe_tree(c, where, custom)] for k, c in zip(keys, children)]
+    pairs = [[_json_key(k, where), _describe_tree(c, where, custom)] for k, c in zip(keys, children)]
     return {"dict": pairs, **({"ordered": True} if cls.__name__ == "OrderedDict" else {})}
 
 
@@ -286,6 +297,8 @@ def _read_key(k: Any) -> Any:
 
 
 def _json_key(k: Any, where: str) -> Any:
+    if isinstance(k, str) and not k.isascii() and k.encode(errors="ignore").decode() != k:
+        raise AotError(f"{where}: dictionary key {k!r} is no Unicode and cannot be stored", hint="use other keys")
     if isinstance(k, (str, bool, int, float)) or k is None:
         return k
     if isinstance(k, np.generic):

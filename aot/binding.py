@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
 import importlib
 import importlib.machinery
@@ -9,7 +10,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,22 +49,41 @@ def _similar(name: str, module: Any) -> str:
 def _import_file(path: str) -> Any:
     if not os.path.isfile(path):
         raise AotError(f"{path}: no such file")
-    name = os.path.basename(path)[:-3]
-    folder = os.path.dirname(os.path.abspath(path))
-    import_from(folder)         # as if it had been run, so that its neighbours can be imported
     path = os.path.abspath(path)
+    folder, file = os.path.split(path)
+    import_from(folder)         # as if it had been run, so that its neighbours can be imported
+    name = _module_name(file[:-3])
     file_spec = importlib.util.spec_from_file_location(name, path, loader=_SourceLoader(name, path))
     assert file_spec is not None and file_spec.loader is not None
     module = importlib.util.module_from_spec(file_spec)
     sys.modules[name] = module
-    file_spec.loader.exec_module(module)
+    with same_folder():
+        file_spec.loader.exec_module(module)
     return module
+
+
+def _module_name(name: str) -> str:
+    """The name of the module that a file becomes: not one of a library's that is in use, such as numpy or random."""
+    while (used := sys.modules.get(name)) is not None and not _is_users(os.path.dirname(getattr(used, "__file__", None) or "")):
+        name += "_"
+    return name
+
+
+@contextlib.contextmanager
+def same_folder() -> Iterator[None]:
+    """What a module does to the current folder while it is imported does not move the files that a command names."""
+    before = os.getcwd()
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def _import_dotted(name: str) -> Any:
     import_from(os.getcwd())
     try:
-        return importlib.import_module(name)
+        with same_folder():
+            return importlib.import_module(name)
     except ModuleNotFoundError as e:
         if e.name is None or not (name + ".").startswith(e.name + "."):
             raise  # the module exists, one that it imports does not
@@ -77,7 +97,12 @@ def _import_dotted(name: str) -> Any:
 class _SourceLoader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> Any:
         path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
+        try:
+            return self.source_to_code(self.get_data(path), path)
+        except (SyntaxError, ValueError) as e:
+            if isinstance(e, SyntaxError) and e.filename:
+                raise
+            raise SyntaxError(str(e), (path, 1, None, None)) from None      # Python does not say where: null bytes
 
 
 _folders: set[str] = set()

@@ -16,8 +16,11 @@ def describe(e: BaseException, also_ours: tuple[str, ...] = ()) -> dict[str, str
 
     also_ours: folders, with a separator at the end, whose frames are not the user's.
     """
-    if isinstance(e, MemoryError):
-        return {"kind": "error", "message": "ran out of memory"}
+    if is_out_of_memory(e):
+        return {"kind": "error", "message": f"there is not enough memory{f': {e}' if str(e) else ''}"}
+    if _is_too_deep(e):
+        return {"kind": "error", "message": "containers of arguments or results are nested too deeply\n"
+                                            "hint: flatten them, or stack what is alike into one array"}
     if frames := _user_frames(e, _our_folders() + also_ours):
         lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames),
                  *traceback.format_exception_only(e)]
@@ -52,6 +55,16 @@ def _our_folders() -> tuple[str, ...]:
 def _is_foreseen(e: BaseException) -> bool:
     """Errors with a message written for the user: ours, the loader's, and complaints of the API about its arguments."""
     loader = sys.modules["aot_runtime"]
-    if type(e).__name__ == "JaxRuntimeError" and str(e).startswith("RESOURCE_EXHAUSTED"):
-        return True
     return isinstance(e, (AotError, loader.AotError, TypeError, ValueError, OverflowError, OSError, NotImplementedError))
+
+
+def is_out_of_memory(e: BaseException) -> bool:
+    """Python's, numpy's, or XLA's error for that."""
+    return isinstance(e, MemoryError) or type(e).__name__ == "JaxRuntimeError" and str(e).startswith("RESOURCE_EXHAUSTED")
+
+
+def _is_too_deep(e: BaseException) -> bool:
+    """What jaxlib makes of a RecursionError while it goes through a tree."""
+    inner = e.__cause__ or e.__context__
+    return isinstance(e, SystemError) and "returned a result with an exception set" in str(e) and (
+        inner is None or isinstance(inner, RecursionError))

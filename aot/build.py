@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from aot import artifact, partition, pipeline, provenance, spec, targets
+from aot import artifact, blame, partition, pipeline, provenance, spec, targets
 from aot.binding import as_positional, bind, function_name
 from aot.errors import AotError
 from aot.sharding import Mesh, NamedSharding, PartitionSpec
@@ -71,7 +71,7 @@ class Program:
         donated = tuple(i for i, a in enumerate(self.bound) if a.name in self.donate and not a.weights)
         f = aot.jit(self.transformed, donate_argnums=donated)
         with self.mesh or nullcontext():
-            return f.trace(*self.abstract_args())
+            return f.trace(*self.abstract_args()).lasting()
 
     def abstract_args(self) -> list[Any]:
         """What the transformed function is traced on."""
@@ -146,10 +146,11 @@ class Program:
     def source(self) -> dict[str, Any]:
         """What the artifact says of where the function comes from."""
         name, file = function_name(self.fun), self.file
-        found = {"function": f"{os.path.basename(file)}:{name}" if file else name, "transforms": self.transforms, "files": {}}
+        base = os.fsencode(os.path.basename(file)).decode(errors="replace")     # names in other encodings are no JSON
+        found = {"function": f"{base}:{name}" if file else name, "transforms": self.transforms, "files": {}}
         if file:
             with open(file, "rb") as f:
-                found["files"] = {os.path.basename(file): sha256(f.read()).hexdigest()}
+                found["files"] = {base: sha256(f.read()).hexdigest()}
         return found
 
     def leaf_names(self) -> list[str]:
@@ -296,7 +297,9 @@ def _custom_calls(program: Program, text: str) -> list[str]:
     """Targets of the program's custom calls.  Python callbacks cannot be stored."""
     found = sorted(set(re.findall(r"custom_call @(\w+)", text)))
     if any("python" in name and "callback" in name for name in found):
-        raise AotError(f"{program.name} calls back into Python, which an artifact cannot contain",
+        from aot import check
+        places = [f"\n  {place}: {kind}" for place, kind in check.callbacks(program.traced.entry.jaxpr)]
+        raise AotError(f"{program.name} calls back into Python, which an artifact cannot contain{''.join(places)}",
                        hint="remove debug prints and callbacks from the function")
     return found
 
@@ -325,6 +328,16 @@ def as_executable(built: Any, target: targets.Target, xla_flags: dict) -> artifa
 
 def _golden(program: Program, record: artifact.Function) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Inputs (the given values, otherwise fixed random numbers) and what the compiled function makes of them."""
+    try:
+        return _run_once(program, record)
+    except Exception as e:
+        if not blame.is_out_of_memory(e):
+            raise
+        raise AotError(f"{program.name}: there is not enough memory to run it and record a result",
+                       hint="leave that out: --no-golden, or golden = false in aot.toml") from None
+
+
+def _run_once(program: Program, record: artifact.Function) -> tuple[list[np.ndarray], list[np.ndarray]]:
     from aot import tree_util
     rng = np.random.default_rng(0)
     entries, avals = iter(record.inputs), iter(program.lowered.in_avals)

@@ -168,10 +168,14 @@ def check_jaxpr(jaxpr: Jaxpr) -> list[Finding]:
                 found.append(Finding("large constant", place, f"captures a constant of type {x.aval.str_short()} "
                                      f"({x.aval.size * x.aval.physical.dtype.itemsize / 2**20:.1f} MiB)",
                                      "pass it as an argument, so that it can be swapped and is stored once"))
-        if e.primitive.name == "callback":
-            found.append(Finding("host callback", place, f"calls back into Python ({e.params['kind']}); an artifact "
-                                 "cannot hold that", "compute it with aot.numpy, or outside of the function"))
-    return found
+    return found + [Finding("host callback", place, f"calls back into Python ({kind}); an artifact cannot hold that",
+                            "compute it with aot.numpy, or outside of the function") for place, kind in callbacks(jaxpr)]
+
+
+def callbacks(jaxpr: Jaxpr) -> list[tuple[str, str]]:
+    """The place and the kind of every call back into Python."""
+    return [(source.where(e.source), e.params["kind"])
+            for inner, _ in bodies(jaxpr) for e in inner.eqns if e.primitive.name == "callback"]
 
 
 # ---- numbers: what becomes infinite or NaN ---------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from typing import Any
 
 import click
@@ -51,6 +52,14 @@ def program(function: str, args: tuple[str, ...], grad: str | None, value_and_gr
                          static={k: _literal(v) for k, v in (_required(s, "--static") for s in static)},
                          weights=_weights(fun, weights), mesh=mesh, in_shardings=_rules(in_shardings, "--in-sharding"),
                          out_shardings=_rules(out_shardings, "--out-sharding"))
+
+
+def keep_inputs(output: str, function: str, args: tuple[str, ...] = (), weights: tuple[str, ...] = (), **_: Any) -> None:
+    """Raise AotError where `output` would replace a file that the command reads."""
+    from aot.errors import AotError
+    read = [function, function.rpartition(":")[0], *(_split(text)[1] for text in (*args, *weights))]
+    if any(os.path.isfile(path) and os.path.exists(output) and os.path.samefile(path, output) for path in read):
+        raise AotError(f"{output}: cannot be written: it is what is read", hint="name another file with -o")
 
 
 def _weights(fun: Any, options: tuple[str, ...]) -> dict[str, Any]:

@@ -19,12 +19,13 @@ SLOW = 1.0  # seconds before anything is shown
 def stage(what: str) -> Iterator[None]:
     """Show `what` on stderr while the block runs, if it runs for more than a second.
 
-    What the user's code prints meanwhile is no data: it goes to stderr."""
+    What the user's code prints meanwhile is no data: it goes to stderr.  If it changes the current folder, that ends here."""
+    from aot.binding import same_folder
     done = threading.Event()
     shown = threading.Thread(target=_show, args=(what, done), daemon=True)
     shown.start()
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), same_folder():
             yield
     finally:
         done.set()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ._function import function_options, program
+from ._function import function_options, keep_inputs, program
 from ._output import print_json, size, stage
 
 
@@ -30,6 +30,7 @@ def command(targets: tuple[str, ...], name: str | None, output: str | None, no_g
     with stage(f"importing {options['function']}"):
         made = program(name=name, **options)
     path = output or f"{made.name}.aot"
+    keep_inputs(path, **options)
     build.prepare_devices(made.devices)
     with cache.using(cache.from_environment()):
         build.save(path, [made], targets, golden=not no_golden, stage=stage)

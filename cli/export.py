@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ._errors import DIFFERS, OK
-from ._function import function_options, program
+from ._function import function_options, keep_inputs, program
 from ._output import print_json, stage
 from ._verified import print_cases
 
@@ -45,6 +45,7 @@ def command(function: str, format: str, output: str | None, opset: int | None, d
     if dynamic_batch and not again:
         raise click.UsageError("--dynamic-batch needs MODULE:FUNCTION, which can be traced at other sizes")
     path = output or source.name + formats.suffix(format)
+    keep_inputs(path, function, **options)
     with stage(f"writing {path}"):
         made = formats.export(source, format, path, **chosen)
     report = None

@@ -83,6 +83,14 @@ def speaks(x):
 
 def huge(x):
     return jnp.broadcast_to(x, (2**38,))
+
+def deep(x, levels):
+    for _ in range(levels):
+        x = (x,)
+    return x
+
+def surrogate(x):
+    return {"\\ud800": x}
 '''
 
 
@@ -93,11 +101,12 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
     (tmp_path / "syntax.py").write_text("def f(:\n")
+    (tmp_path / "nulls.py").write_text("def f(x): return x\0")
     (tmp_path / "exits.py").write_text("import sys\nsys.exit(3)\n")
     np.savez("params.npz", w=np.eye(3, dtype=np.float32), b=np.ones(3, np.float32))
     np.save("x.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
     yield tmp_path
-    for name in ("model", "broken", "syntax", "exits"):
+    for name in ("model", "broken", "syntax", "exits", "nulls"):
         sys.modules.pop(name, None)
 
 
@@ -341,7 +350,18 @@ ERRORS = [
     (["compile", "model.py:exits", "-a", "f32[]"], 4, "SystemExit: 0"),
     (["trace", "model.py:exits", "-a", "f32[]"], 4, "SystemExit: 0"),
     (["compile", "exits.py:f", "-a", "f32[]"], 4, "SystemExit: 3"),
-    (["compile", "model.py:huge", "-a", "f32[]"], 1, "error: RESOURCE_EXHAUSTED"),
+    (["compile", "model.py:huge", "-a", "f32[]"], 1, "huge: there is not enough memory to run it and record a result\nhint: "),
+    (["compile", "model.py:square", "-a", "f32[99999999999]"], 1, "there is not enough memory to run it"),
+    (["compile", "model.py:prints", "-a", "f32[]"], 1, "an artifact cannot contain\n  model.py:55 (prints): debug"),
+    (["compile", "model.py:square", "-a", "f32[]", "-o", "model.py"], 1, "model.py: cannot be written: it is what is read"),
+    (["compile", "model.py:square", "-a", "x.npy", "-o", "./x.npy"], 1, "x.npy: cannot be written: it is what is read"),
+    (["compile", "model:affine", "--weights", "params.npz", "-a", "x.npy", "-o", "params.npz"], 1, "it is what is read"),
+    (["export", "affine.aot", "-f", "stablehlo", "-o", "affine.aot"], 1, "affine.aot: cannot be written: it is what is read"),
+    (["compile", "model.py:deep", "-a", "f32[]", "--static", "levels=3000"], 1, "nested too deeply\nhint: "),
+    (["compile", "model.py:deep", "-a", "f32[]", "--static", "levels=400"], 1, "deep: result: containers are nested too deeply"),
+    (["compile", "model.py:deep", "-a", "f32[]", "--static", "levels=102"], 1, "deep: result: containers are nested too deeply"),
+    (["compile", "model.py:surrogate", "-a", "f32[]"], 1, r"surrogate: result: dictionary key '\ud800' is no Unicode"),
+    (["compile", "nulls.py:f"], 4, "SyntaxError"),
     (["compile", "model.py:square", "-a", "f32[99999999999999999999]"], 1, "no machine holds an array of this size"),
     (["compile", "model.py:square", "-a", "f32[4294967296,4294967296]"], 1, "no machine holds an array of this size"),
     (["compile", "model.py:square", "-a", "99999999999"], 1, "too large to convert to int32"),
@@ -518,3 +538,30 @@ def test_exceptions_of_a_function_that_end_programs(aot, here, raised):
 def test_x64_from_the_environment(here):
     made = run_process("compile", "model.py:square", "-a", "f64[2]", cwd=here, AOT_ENABLE_X64="1")
     assert made.returncode == 0 and "f64[2]" in made.stdout
+
+
+@pytest.mark.parametrize("name", ["numpy", "random", "typing", "click", "aot", "jax"])
+def test_a_file_with_the_name_of_a_library(aot, here, name):
+    (here / f"{name}.py").write_text(MODEL)
+    library = sys.modules[name] if name != "jax" else pytest.importorskip("jax")
+    assert aot("compile", f"{name}.py:square", "-a", "f32[3]", "-o", "m.aot")[0] == 0
+    assert sys.modules.get(name) is library
+
+
+@pytest.mark.parametrize("when", ["import", "trace"])
+def test_the_current_folder_of_the_user_code_is_its_own(aot, here, when):
+    leave = "import os; os.chdir('/')\n"
+    (here / "leaves.py").write_text(
+        f"{leave if when == 'import' else ''}def f(x):\n    {leave if when == 'trace' else ''}\n    return x\n")
+    code, out, err = aot("compile", "leaves.py:f", "-a", "f32[3]", "-o", "m.aot")
+    assert (code, err, os.getcwd()) == (0, "", str(here)) and (here / "m.aot").exists()
+
+
+def test_names_of_files_in_another_encoding(here):
+    name = os.fsencode(here) + b"/non\xffutf.py"
+    with open(name, "wb") as f:
+        f.write("import aot\ndef λ(ξ):\n    return {'β': aot.numpy.sin(ξ)}\n".encode())
+    command = [sys.executable, "-m", "aot.cli"]
+    subprocess.run([*command, "compile", name + ":λ".encode(), "-a", "f32[3]", "-o", b"o\xfe.aot"], check=True, cwd=here)
+    done = subprocess.run([*command, "verify", b"o\xfe.aot"], check=True, cwd=here, capture_output=True)
+    assert "result['β']" in done.stdout.decode(errors="replace")
