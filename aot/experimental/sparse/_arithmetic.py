@@ -56,13 +56,14 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     lhs, rhs = lhs.update_layout(n_batch=n), rhs.update_layout(n_batch=n)
     shape = jnp.broadcast_shapes(lhs.shape, rhs.shape)
     left, right = (m.layout.groups(m.shape)[1] for m in (lhs, rhs))
-    pairs = over_batch(lambda *xs: _matching(*xs, left, right), n)
+    pairs = over_batch(lambda *xs: _matching(*xs, left, right, max(shape, default=0)), n)
     data, indices = pairs(lhs.data, lhs.indices, rhs.data, rhs.indices)
     return BCOO((data, indices), shape=shape)
 
 
-def _matching(x: Array, i: Array, y: Array, j: Array, left: Sequence[int], right: Sequence[int]) -> tuple:
-    """All pairs of elements at one position, lhs first; what is left of the room is padding."""
+def _matching(x: Array, i: Array, y: Array, j: Array, left: Sequence[int], right: Sequence[int],
+              beyond: int) -> tuple:
+    """All pairs of elements at one position, lhs first; what is left of the room is padding, with `beyond`."""
     i = i.astype(np.promote_types(i.dtype, j.dtype))
     j = j.astype(i.dtype)
     size = len(x) * len(y)
@@ -74,7 +75,6 @@ def _matching(x: Array, i: Array, y: Array, j: Array, left: Sequence[int], right
         same = same & ~out_of_range(i, left)[:, None] & ~out_of_range(j, right)[None]
     rows, cols = jnp.nonzero(same, size=size, fill_value=(len(x), len(y)))
     data = x.at[rows].get(mode="fill", fill_value=0) * y.at[cols].get(mode="fill", fill_value=0)
-    beyond = max(map(max, zip(left, right)))
     return data, jnp.maximum(i.at[rows].get(mode="fill", fill_value=beyond), j.at[cols].get(mode="fill", fill_value=beyond))
 
 

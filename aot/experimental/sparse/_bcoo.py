@@ -176,7 +176,14 @@ class BCOO(ArrayOperators, JAXSparse):
     __sub__ = operation("subtract")
     __mul__ = operation("multiply")
     __truediv__ = operation("true_divide")
-    __pow__ = operation("power")
+
+    def __pow__(self, other: Any) -> Any:
+        """See `aot.numpy.power`.  Raises NotImplementedError for exponents that make zeros nonzero."""
+        if isinstance(other, int) and other <= 0:
+            raise NotImplementedError(f"a sparse array to the power {other} would be dense. hint: use sparse.todense() to convert it "
+                                      "to a dense array")
+        return operation("power")(self, other)
+
     __neg__, __pos__, __abs__ = operation("negative"), operation("positive"), operation("abs")
     __radd__, __rsub__ = operation("add", reflected=True), operation("subtract", reflected=True)
     __rmul__, __rtruediv__ = operation("multiply", reflected=True), operation("true_divide", reflected=True)

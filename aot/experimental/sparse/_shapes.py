@@ -52,12 +52,12 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
     NotImplementedError where a sparse dimension would be repeated."""
     require(mat, "bcoo_broadcast_in_dim")
     shape, places = tuple_of(shape), tuple_of(broadcast_dimensions)
-    if len(places) != mat.ndim or list(places) != sorted(set(places)) or any(
-            not 0 <= p < len(shape) or n not in (1, shape[p]) for p, n in zip(places, mat.shape)):
-        sparse_size = any(n not in (1, shape[p]) for p, n in zip(places, mat.shape) if 0 <= p < len(shape))
-        raise (NotImplementedError if sparse_size else ValueError)(
-            f"bcoo_broadcast_in_dim: cannot broadcast shape {mat.shape} to {shape} with broadcast_dimensions={places}; these must "
-            "increase, and name a dimension of the same size for each one that has not size 1")
+    if len(places) != mat.ndim or list(places) != sorted(set(places)) or any(not 0 <= p < len(shape) for p in places):
+        raise ValueError(f"bcoo_broadcast_in_dim: broadcast_dimensions={places} must increase and name a dimension of {shape} for "
+                         f"each one of {mat.shape}")
+    if any(n not in (1, shape[p]) for p, n in zip(places, mat.shape)):
+        raise ValueError(f"bcoo_broadcast_in_dim: cannot broadcast {mat.shape} to {shape} with broadcast_dimensions={places}: only "
+                         "dimensions of size 1 can change")
     batch, sparse, dense = mat.layout.groups(places)
     first_dense = dense[0] if dense else len(shape)
     n_batch = sparse[0] if sparse else first_dense

@@ -77,6 +77,8 @@ def out_of_range(indices: Array, sparse: Sequence[int]) -> Array:
 
 def put(out: Array, indices: Array, values: Array) -> Array:
     """Add values at indices; those out of range are dropped."""
+    if values.dtype == np.bool_:
+        raise TypeError("sparse arrays of bool have no sums of elements at one position. hint: astype(int)")
     if not indices.shape[-1]:
         return lax.add(out, lax.reduce_sum(values, (0,)))
     return out.at[columns(indices)].add(values, mode="drop")

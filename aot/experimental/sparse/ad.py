@@ -9,7 +9,7 @@ import aot
 import aot.numpy as jnp
 from aot.experimental.sparse._base import JAXSparse
 from aot.experimental.sparse.bcoo import BCOO
-from aot.tree_util import tree_flatten, tree_map
+from aot.tree_util import tree_flatten, tree_leaves, tree_map
 
 Array = Any
 
@@ -98,7 +98,13 @@ def _same_pattern(leaves: Sequence, data: Sequence) -> list: return [_with_data(
 
 
 def _jacobian(transform: Callable, fun: Callable, argnums: int | Sequence[int], has_aux: bool, options: dict) -> Callable:
-    raw = _derivative(transform, lambda leaves, d: d, fun, argnums, has_aux, options)
+    @functools.wraps(fun)
+    def dense(*args: Any) -> Any:
+        out = fun(*args)
+        if any(map(_is_sparse, tree_leaves(out[0] if has_aux else out, is_leaf=_is_sparse))):
+            raise NotImplementedError("the Jacobian of a function with sparse results. hint: return todense() of them")
+        return out
+    raw = _derivative(transform, lambda leaves, d: d, dense, argnums, has_aux, options)
 
     @functools.wraps(fun)
     def jacobian_fun(*args: Any, **kw: Any) -> Any:

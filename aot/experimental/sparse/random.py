@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import aot.numpy as jnp
-from aot import random
+from aot import dtypes, random
 from aot.experimental.sparse._bcoo import BCOO
 from aot.experimental.sparse._storage import Layout
 from aot.experimental.sparse.util import tuple_of
@@ -31,6 +31,7 @@ def random_bcoo(key: Any, shape: Sequence[int], *, dtype: Any = np.float64, indi
     batch, sparse, dense = Layout(n_batch, len(shape) - n_batch - n_dense, n_dense, 0).groups(shape)
     size = math.prod(sparse)
     nse = _number(nse, size)
+    dtype = dtypes.canonicalize_dtype(dtype)
     data_key, *keys = random.split(key, math.prod(batch) + 1)
     data = generator(data_key, shape=(*batch, nse, *dense), dtype=dtype, **kwds)
     indices_dtype = indices_dtype or jnp.array(0).dtype

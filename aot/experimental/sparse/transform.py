@@ -109,7 +109,7 @@ class _Staged:
 def staged(jaxpr: Jaxpr, values: Sequence) -> _Staged:
     """The sparse form of a jaxpr, made once for each form of its operands."""
     arrays, forms = flatten(values)
-    avals = [typeof(x).strip_weak_type() for x in arrays]
+    avals = [typeof(x) for x in arrays]
     return jaxpr.memo(("sparse", forms, tuple(avals)), lambda: _Staged(jaxpr, forms, avals))
 
 
@@ -220,7 +220,7 @@ def _row_of(x: Any) -> Any:
 def _scan_body(jaxpr: Jaxpr, consts: list, carry: list, rows: list) -> Any:
     """As `staged`, where operands and results of each group have arrays of their own."""
     groups = [flatten(g) for g in (consts, carry, rows)]
-    avals = [typeof(x).strip_weak_type() for arrays, _ in groups for x in arrays]
+    avals = [typeof(x) for arrays, _ in groups for x in arrays]
     key = ("sparse scan", tuple(f for _, f in groups), tuple(avals))
     return jaxpr.memo(key, lambda: _ScanBody(jaxpr, [(len(a), f) for a, f in groups], avals, len(carry)))
 
