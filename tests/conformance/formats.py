@@ -42,8 +42,19 @@ def run_onnx(model: Any, inputs: Arrays) -> list[np.ndarray]:
     return run(model, inputs)
 
 
+def export_c(text: str, **options: Any) -> Any:
+    from aot.exporters import c
+    return c.export(text, **options)
+
+
+def run_c(model: Any, inputs: Arrays) -> list[np.ndarray]:
+    from aot.exporters.c.run import run
+    return run(model, inputs)
+
+
 FORMATS = {
     "xla": Format(lambda text: text, run_xla),      # checks the programs and the harness itself
     "onnx": Format(export_onnx, run_onnx),
     "tflite": Format(export_tflite, run_tflite),
+    "c": Format(export_c, run_c),
 }

@@ -1,0 +1,229 @@
+"""The driver: a StableHLO program -> a C source file and its header."""
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aot.errors import AotError
+from aot.exporters import stablehlo
+from aot.exporters.report import Report
+from aot.files import replacing
+
+from . import (  # noqa: F401  each registers rows
+    rows_control,
+    rows_indexing,
+    rows_linear,
+    rows_movement,
+    rows_products,
+    rows_reduction,
+)
+from .helpers import needed
+from .lowering import Lowering
+from .memory import ALIGN, Storage
+from .types import Inexpressible, check, initializer, of
+
+#: operations of the dialect chlo that have rows
+KEEP = ("chlo.erf", "chlo.erfc")
+#: what a name in C must not be
+RESERVED = frozenset("""
+    auto break case char const continue default do double else enum extern float for goto if inline int long register restrict
+    return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false complex main
+    workspace work asm typeof class new delete this template private public protected virtual operator namespace try catch throw
+    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t ptrdiff_t size_t I NAN INFINITY
+""".split())
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A program in C.
+
+    name: of the function.  inputs, outputs: the names of its parameters for each argument and result.  workspace: bytes that it
+    needs besides.  renamed: program name -> name in C, where they differ.
+    """
+    name: str
+    source: str
+    header: str
+    inputs: list[tuple[str, ...]]
+    outputs: list[tuple[str, ...]]
+    input_types: list[stablehlo.Type] = field(default_factory=list)
+    output_types: list[stablehlo.Type] = field(default_factory=list)
+    workspace: int = 0
+    renamed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def save(self, path: str | os.PathLike) -> list[str]:
+        """Write the source, and next to it the header under the function's name -> the files.  The source includes the header
+        by the name of the source's file."""
+        path = os.fspath(path)
+        base = path.removesuffix(".c")
+        with replacing(base + ".h") as f:
+            f.write(self.header.encode())
+        with replacing(path) as f:
+            f.write(self.source.replace(f'#include "{self.name}.h"', f'#include "{os.path.basename(base)}.h"', 1).encode())
+        return [path, base + ".h"]
+
+
+def export(source: Any, *, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
+           metadata: Mapping[str, str] | None = None) -> Exported:
+    """A StableHLO program (what `stablehlo.read` takes, or a Program) as C99.
+
+    The function is called what the metadata's `function` says, or as the module.  Names default to those in the program, then to
+    `input_0` and `output_0`.  Raises Refused with everything that C cannot express, AotError where the source is no program.
+    """
+    program = stablehlo.simplify(stablehlo.read(source, keep=KEEP))
+    name = identifier((metadata or {}).get("function") or program.name, "program", set(RESERVED))
+    used = {*RESERVED, name}
+    inputs = _named(used, "input", input_names or program.argument_names, program.input_types)
+    outputs = _named(used, "output", output_names or program.result_names, program.output_types)
+    _check_types(program)
+    lowering, workspace = _lowered(program, [n for _, n in inputs], [n for _, n in outputs])
+    about = {"function": name, "workspace": workspace,
+             **{kind: [{"name": n, "dtype": t.dtype.name, "shape": list(t.shape)} for (_, n), t in zip(named, types)]
+                for kind, named, types in (("inputs", inputs, program.input_types), ("outputs", outputs, program.output_types))}}
+    signature = _signature(name, about)
+    return Exported(name, _source(lowering, signature, name), _header(name, signature, about),
+                    [(n,) for _, n in inputs], [(n,) for _, n in outputs], program.input_types, program.output_types, workspace,
+                    {w: (n,) for w, n in [*inputs, *outputs] if w and w != n})
+
+
+# ---- names and types ----------------------------------------------------------------------------------------------------
+
+def identifier(wanted: str, default: str, used: set[str]) -> str:
+    """A name of C like the one that is wanted, and different from those used."""
+    name = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_") or default
+    name = f"_{name}"[name[0] not in "0123456789":]
+    while name in used or re.fullmatch(r"aot_\w*|product_\w*|cholesky_\w*|random_\w*|[acipstv]\d+", name):
+        name += "_"
+    used.add(name)
+    return name
+
+
+def _named(used: set[str], kind: str, wanted: Sequence[str], types: Sequence[stablehlo.Type]) -> list[tuple[str, str]]:
+    """(name in the program, name in C) of each input or output."""
+    return [(w, identifier(w, f"{kind}_{i}", used)) for i, (w, _) in enumerate(zip(wanted, types, strict=True))]
+
+
+def _check_types(program: stablehlo.Program) -> None:
+    report = Report("c")
+    for kind, types in (("input", program.input_types), ("output", program.output_types)):
+        for i, type in enumerate(types):
+            try:
+                check(type)
+            except Inexpressible as e:
+                report.add(f"{kind} {i}", str(type), why=str(e), hint=e.hint)
+    report.raise_if_any()
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------------
+
+def _lowered(program: stablehlo.Program, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Lowering, int]:
+    """The body of the function, and the bytes of its workspace.  Raises Refused."""
+    report = Report("c")
+    l = Lowering(report)
+    for v, name in zip(program.body.args, inputs):
+        l.bind(v, Storage(name, of(v.dtype), v.type.size, "input"))
+    results = [Storage(name, of(v.dtype), v.type.size, "output") for v, name in zip(program.body.outputs, outputs)]
+    wanted: dict[Any, Storage] = {}
+    for v, s in zip(program.body.outputs, results):
+        wanted.setdefault(v, s)
+    for b, s in zip(l.block(program.body, wanted), results):
+        l.memory.step += 1
+        l.copy(b, s)
+    report.raise_if_any()
+    return l, l.memory.plan()
+
+
+def _signature(name: str, about: dict[str, Any]) -> str:
+    parameters = [f"const {_stored(p)} *restrict {p['name']}" for p in about["inputs"]]
+    parameters += [f"{_stored(p)} *restrict {p['name']}" for p in about["outputs"]]
+    return f"void {name}(" + ", ".join([*parameters, "void *restrict workspace"]) + ")"
+
+
+def _stored(parameter: dict[str, Any]) -> str: return of(stablehlo.Type((), _dtype(parameter["dtype"])).dtype).stored
+
+
+def _dtype(name: str) -> Any:
+    import ml_dtypes
+    import numpy as np
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def _source(l: Lowering, signature: str, name: str) -> str:
+    places = {s.name: s.offset for s in l.memory.work}
+    body = re.sub(r"@(\w+)@", lambda m: str(places[m[1]]), "\n".join(l.w.lines))
+    variables = [f"  {s.ctype.value if not s.ctype.is_small_float else s.ctype.stored} {s.name} = 0;" for s in l.memory.locals]
+    ignored = [f"  (void){s.name};" for s in l.memory.locals]
+    constants = [f"static const {s.ctype.stored} {_constant_name(s, array)}[{s.size}] = {{\n{initializer(array, s.ctype)}\n}};"
+                 for s, array in l.constants.values()]
+    functions = list(l.functions.values())
+    helpers = needed("\n".join([body, *functions]))
+    work = ["  unsigned char *const work = workspace;"] if "work +" in body else ["  (void)workspace;"]
+    code = "\n".join([*helpers, *functions, "", *constants, "", f"{signature} {{", *work, *variables, *ignored, body, "}"])
+    complex_ = ["#include <complex.h>"] if "complex" in code or "conj" in code else []
+    return "\n".join([f'#include "{name}.h"', "", *complex_, "#include <math.h>", "#include <string.h>",
+                      "", *(["#ifdef I\n#undef I /* of complex.h */\n#endif"] if complex_ else []), code, ""])
+
+
+def _constant_name(s: Storage, array: Any) -> str: return s.name
+
+
+def _header(name: str, signature: str, about: dict[str, Any]) -> str:
+    guard, upper = f"{name.upper()}_H", name.upper()
+    rows = [f" *   {p['name']}: {p['dtype']}[{','.join(map(str, p['shape']))}]{', written' if kind == 'outputs' else ''}"
+            for kind in ("inputs", "outputs") for p in about[kind]]
+    complex_ = "complex" in json.dumps(about)
+    plain = signature.replace("restrict ", f"{upper}_RESTRICT ")
+    return f"""/* {name}, a function of arrays.  Arrays are dense and row-major; they may not overlap.
+ *
+{os.linesep.join(rows)}
+ *   workspace: {upper}_WORKSPACE bytes, aligned to {ALIGN}; what it holds before and after the call has no meaning.
+ *
+ * It allocates nothing, keeps no state, and may be called by several threads, each with a workspace and results of its own.
+ * float16 and bfloat16 are passed as their bits.
+ * aot: {json.dumps(about)}
+ */
+#ifndef {guard}
+#define {guard}
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+{"#include <complex.h>" if complex_ else ""}
+#ifdef __cplusplus
+#define {upper}_RESTRICT
+extern "C" {{
+#else
+#define {upper}_RESTRICT restrict
+#endif
+
+#define {upper}_WORKSPACE {about["workspace"]}
+
+{_folded(plain)};
+
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+def _folded(text: str, width: int = 116) -> str:
+    """A long declaration in lines."""
+    lines, line = [], ""
+    for part in text.split(", "):
+        if line and len(line) + len(part) > width:
+            lines.append(line)
+            line = "    "
+        line += part + ", "
+    return "\n".join([*(x.rstrip() for x in lines), line.removesuffix(", ")])
+
+
+def signature_in(header: str) -> dict[str, Any]:
+    """What `about` a header says.  Raises AotError where it is none of ours."""
+    found = re.search(r"^ \* aot: (\{.*\})$", header, re.MULTILINE)
+    if found is None:
+        raise AotError("not a header that was exported: it has no line ` * aot: {..}`")
+    return json.loads(found[1])

@@ -1,0 +1,330 @@
+"""Helper functions of exported programs: only those that a program uses are written, each after what it needs.
+
+A name `aot_NAME` or `aot_NAME_TYPE` in generated code stands for a row here.  In a text `T` is the C type of TYPE, `U` the unsigned
+type of the same width, `N` its number of bits, `S` the suffix of functions of libm, `R` the type of real parts.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from .types import BRIEF, PARTS, CType, unsigned
+
+#: helpers of one name
+PLAIN: dict[str, str] = {
+    "aot_from_bf16": """
+static inline float aot_from_bf16(uint16_t x) { return aot_bits_u32_f32((uint32_t)x << 16); }""",
+    "aot_to_bf16": """
+static inline uint16_t aot_to_bf16(float x) {
+  const uint32_t bits = aot_bits_f32_u32(x);
+  if (x != x) return (uint16_t)((bits >> 16) | 0x40);
+  return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16); /* to the nearest, ties to even */
+}""",
+    "aot_round_bf16": """
+static inline float aot_round_bf16(float x) { return aot_from_bf16(aot_to_bf16(x)); }""",
+    "aot_to_bf16_of_double": """
+static inline uint16_t aot_to_bf16_of_double(double x) { return aot_to_bf16(aot_odd(x)); }""",
+    "aot_from_f16": """
+static inline float aot_from_f16(uint16_t x) {
+  const uint32_t sign = (uint32_t)(x & 0x8000) << 16, size = x & 0x7fff;
+  if (size >= 0x7c00) return aot_bits_u32_f32(sign | 0x7f800000 | (size & 0x3ff) << 13);
+  if (size >= 0x400) return aot_bits_u32_f32(sign | ((size << 13) + 0x38000000));
+  return (sign ? -1.0f : 1.0f) * (float)size * 5.9604645e-08f; /* 2^-24 */
+}""",
+    "aot_to_f16": """
+static inline uint16_t aot_to_f16(float x) {
+  const uint32_t bits = aot_bits_f32_u32(x), sign = (bits >> 16) & 0x8000, size = bits & 0x7fffffff;
+  if (size > 0x7f800000) return (uint16_t)(sign | 0x7e00 | ((size >> 13) & 0x1ff));
+  if (size >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* 65,520 and more */
+  if (size >= 0x38800000) return (uint16_t)(sign | ((size - 0x38000000 + 0xfff + ((size >> 13) & 1)) >> 13));
+  return (uint16_t)(sign | (uint32_t)rintf(aot_bits_u32_f32(size) * 16777216.0f)); /* below 2^-14: multiples of 2^-24 */
+}""",
+    "aot_round_f16": """
+static inline float aot_round_f16(float x) { return aot_from_f16(aot_to_f16(x)); }""",
+    "aot_to_f16_of_double": """
+static inline uint16_t aot_to_f16_of_double(double x) { return aot_to_f16(aot_odd(x)); }""",
+    "aot_odd": """
+/* A float that rounds to fewer bits as x does: where bits are lost, the last one is set. */
+static inline float aot_odd(double x) {
+  const float y = (float)x;
+  uint32_t bits;
+  if (x != x || y - y != 0 || (double)y == x) return y;
+  bits = aot_bits_f32_u32(y);
+  if (fabs((double)y) > fabs(x)) bits--;
+  return aot_bits_u32_f32(bits | 1);
+}""",
+    "aot_bits_f32_u32": """
+static inline uint32_t aot_bits_f32_u32(float x) { uint32_t y; memcpy(&y, &x, sizeof y); return y; }""",
+    "aot_bits_u32_f32": """
+static inline float aot_bits_u32_f32(uint32_t x) { float y; memcpy(&y, &x, sizeof y); return y; }""",
+    "aot_bits_f64_u64": """
+static inline uint64_t aot_bits_f64_u64(double x) { uint64_t y; memcpy(&y, &x, sizeof y); return y; }""",
+    "aot_bits_u64_f64": """
+static inline double aot_bits_u64_f64(uint64_t x) { double y; memcpy(&y, &x, sizeof y); return y; }""",
+    "aot_bits_f32_i32": """
+static inline int32_t aot_bits_f32_i32(float x) { int32_t y; memcpy(&y, &x, sizeof y); return y; }""",
+    "aot_bits_i32_f32": """
+static inline float aot_bits_i32_f32(int32_t x) { float y; memcpy(&y, &x, sizeof y); return y; }""",
+    "aot_bits_f64_i64": """
+static inline int64_t aot_bits_f64_i64(double x) { int64_t y; memcpy(&y, &x, sizeof y); return y; }""",
+    "aot_bits_i64_f64": """
+static inline double aot_bits_i64_f64(int64_t x) { double y; memcpy(&y, &x, sizeof y); return y; }""",
+    "aot_bits_c64_f64": """
+static inline double aot_bits_c64_f64(float complex x) { double y; memcpy(&y, &x, sizeof y); return y; }""",
+    "aot_order_f32": """
+/* Integers in the total order of floats: -NaN, -infinity, .., -0, 0, .., infinity, NaN. */
+static inline int32_t aot_order_f32(float x) {
+  const int32_t bits = aot_bits_f32_i32(x);
+  return bits < 0 ? bits ^ INT32_MAX : bits;
+}""",
+    "aot_order_f64": """
+/* Integers in the total order of floats: -NaN, -infinity, .., -0, 0, .., infinity, NaN. */
+static inline int64_t aot_order_f64(double x) {
+  const int64_t bits = aot_bits_f64_i64(x);
+  return bits < 0 ? bits ^ INT64_MAX : bits;
+}""",
+    "aot_precision_f32": """
+static inline float aot_precision_f32(float x, int exponent, int mantissa) {
+  return (float)aot_precision_f64(x, exponent, mantissa);
+}""",
+    "aot_precision_f64": """
+/* x with so many bits of exponent and mantissa: what is too large becomes infinite, what is too small zero. */
+static inline double aot_precision_f64(double x, int exponent, int mantissa) {
+  const int highest = (1 << (exponent - 1)) - 1;
+  int e;
+  double y;
+  if (x == 0 || x - x != 0) return x;
+  y = frexp(x, &e);
+  y = ldexp(rint(ldexp(y, mantissa + 1)), e - mantissa - 1);
+  frexp(y, &e);
+  if (e - 1 > highest) return copysign((double)INFINITY, x);
+  return e - 1 < 1 - highest ? copysign(0.0, x) : y;
+}""",
+    "aot_threefry": """
+/* Threefry-2x32 with 20 rounds. */
+static void aot_threefry(const uint32_t key[2], uint32_t x[2]) {
+  static const int rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  const uint32_t ks[3] = {key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDAu};
+  int i, j;
+  x[0] += ks[0], x[1] += ks[1];
+  for (i = 0; i < 5; i++) {
+    for (j = 0; j < 4; j++) {
+      const int r = rotations[i % 2][j];
+      x[0] += x[1];
+      x[1] = (x[1] << r | x[1] >> (32 - r)) ^ x[0];
+    }
+    x[0] += ks[(i + 1) % 3], x[1] += ks[(i + 2) % 3] + (uint32_t)(i + 1);
+  }
+}""",
+    "aot_philox": """
+/* Philox-4x32 with 10 rounds. */
+static void aot_philox(const uint32_t key[2], uint32_t x[4]) {
+  uint32_t k0 = key[0], k1 = key[1];
+  int i;
+  for (i = 0; i < 10; i++) {
+    const uint64_t p = (uint64_t)x[0] * 0xD2511F53u, q = (uint64_t)x[2] * 0xCD9E8D57u;
+    const uint32_t y = (uint32_t)(q >> 32) ^ x[1] ^ k0, z = (uint32_t)(p >> 32) ^ x[3] ^ k1;
+    x[0] = y, x[1] = (uint32_t)q, x[2] = z, x[3] = (uint32_t)p;
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+  }
+}""",
+    "aot_fft": """
+/* The discrete Fourier transform of z, n numbers `step` apart, by the factors of n; roots: exp(-2 pi i k / N) for N = scale * n.
+ * conjugate: with exp(+..).  The result lies in `out`, n numbers next to each other; `room` has space for n more. */
+static void aot_fft(const double complex *z, ptrdiff_t step, ptrdiff_t n, const double *roots, ptrdiff_t scale, int conjugate,
+                    double complex *out, double complex *room) {
+  ptrdiff_t p = 2, m, i, j, k;
+  if (n == 1) {
+    out[0] = z[0];
+    return;
+  }
+  while (n % p) p++;
+  m = n / p;
+  for (i = 0; i < p; i++) aot_fft(z + i * step, step * p, m, roots, scale * p, conjugate, room + i * m, out + i * m);
+  for (k = 0; k < n; k++) {
+    double complex sum = 0;
+    for (j = 0; j < p; j++) {
+      const ptrdiff_t r = j * k % n * scale;
+      const double re = roots[2 * r], im = conjugate ? -roots[2 * r + 1] : roots[2 * r + 1];
+      const double a = creal(room[j * m + k % m]), b = cimag(room[j * m + k % m]);
+      sum += aot_complex_c128(a * re - b * im, a * im + b * re);
+    }
+    out[k] = sum;
+  }
+}""",
+}
+
+#: helpers of one name for each type: kinds of types -> text
+TYPED: dict[str, dict[str, str]] = {
+    "div": {"i": """
+static inline T aot_div_$(T x, T y) {
+  if (y == 0) return -1;
+  return y == -1 ? (T)(0 - (U)x) : (T)(x / y);
+}""", "u": """
+static inline T aot_div_$(T x, T y) { return y == 0 ? (T)~(T)0 : (T)(x / y); }""", "c": """
+/* Scaled, so that nothing between overflows. */
+static inline T aot_div_$(T x, T y) {
+  const R a = crealS(x), b = cimagS(x), c = crealS(y), d = cimagS(y);
+  if (isinf(c) || isinf(d) || (c == 0 && d == 0)) return x / y;
+  if (fabsS(c) >= fabsS(d)) {
+    const R r = d / c, n = c + d * r;
+    return aot_complex_$((a + b * r) / n, (b - a * r) / n);
+  } else {
+    const R r = c / d, n = c * r + d;
+    return aot_complex_$((a * r + b) / n, (b * r - a) / n);
+  }
+}"""},
+    "rem": {"i": """
+static inline T aot_rem_$(T x, T y) {
+  if (y == 0) return x;
+  return y == -1 ? 0 : (T)(x % y);
+}""", "u": """
+static inline T aot_rem_$(T x, T y) { return y == 0 ? x : (T)(x % y); }"""},
+    "pow": {"i": """
+static inline T aot_pow_$(T x, T n) {
+  U power = 1, base = (U)x;
+  if (n < 0) return x == 1 ? 1 : x == -1 ? (n & 1 ? -1 : 1) : 0;
+  for (; n; n = (T)(n >> 1), base = (U)((uint64_t)base * base))
+    if (n & 1) power = (U)((uint64_t)power * base);
+  return (T)power;
+}""", "u": """
+static inline T aot_pow_$(T x, T n) {
+  T power = 1;
+  for (; n; n = (T)(n >> 1), x = (T)((uint64_t)x * x))
+    if (n & 1) power = (T)((uint64_t)power * x);
+  return power;
+}""", "c": """
+static inline T aot_pow_$(T x, T y) {
+  if (y == 0) return 1;
+  if (x == 0) return crealS(y) > 0 && cimagS(y) == 0 ? 0 : cpowS(x, y);
+  return cexpS(y * clogS(x));
+}"""},
+    "max": {"iu": """
+static inline T aot_max_$(T x, T y) { return x > y ? x : y; }""", "f": """
+static inline T aot_max_$(T x, T y) { return x > y || x != x ? x : y; }""", "c": """
+static inline T aot_max_$(T x, T y) { return aot_compare_$(x, y) >= 0 ? x : y; }"""},
+    "min": {"iu": """
+static inline T aot_min_$(T x, T y) { return x < y ? x : y; }""", "f": """
+static inline T aot_min_$(T x, T y) { return x < y || x != x ? x : y; }""", "c": """
+static inline T aot_min_$(T x, T y) { return aot_compare_$(x, y) <= 0 ? x : y; }"""},
+    "compare": {"c": """
+/* By the real parts, then by the imaginary ones. */
+static inline int aot_compare_$(T x, T y) {
+  const R a = crealS(x), b = crealS(y), c = cimagS(x), d = cimagS(y);
+  return a != b ? (a > b) - (a < b) : (c > d) - (c < d);
+}"""},
+    "sign": {"c": """
+static inline T aot_sign_$(T x) {
+  const R size = cabsS(x);
+  return x == 0 ? x : aot_complex_$(crealS(x) / size, cimagS(x) / size);
+}"""},
+    "complex": {"c": """
+static inline T aot_complex_$(R x, R y) {
+  R parts[2];
+  T z;
+  parts[0] = x, parts[1] = y;
+  memcpy(&z, parts, sizeof z);
+  return z;
+}"""},
+    "expm1": {"c": """
+static inline T aot_expm1_$(T z) {
+  const R x = crealS(z), y = cimagS(z), half = sinS(y / 2), grown = expm1S(x);
+  return aot_complex_$(grown - 2 * (grown + 1) * half * half, (grown + 1) * sinS(y));
+}"""},
+    "log1p": {"c": """
+static inline T aot_log1p_$(T z) {
+  const R x = crealS(z), y = cimagS(z), size = hypotS(1 + x, y);
+  /* near 1 the logarithm of the absolute value comes from its distance to 1 */
+  const R near = fabsS(x) < (R)0.5 && fabsS(y) < (R)0.5;
+  return aot_complex_$(near ? log1pS(x * (2 + x) + y * y) / 2 : logS(size), atan2S(y, 1 + x));
+}"""},
+    "atan2": {"c": """
+static inline T aot_atan2_$(T y, T x) {
+  const T root = csqrtS(x * x + y * y), w = clogS(aot_div_$(x + aot_complex_$(-cimagS(y), crealS(y)), root));
+  return aot_complex_$(cimagS(w), -crealS(w));
+}"""},
+    "shl": {"iu": """
+static inline T aot_shl_$(T x, T n) { return (U)n < N ? (T)((U)x << n) : 0; }"""},
+    "shr": {"iu": """
+static inline T aot_shr_$(T x, T n) { return (U)n < N ? (T)((U)x >> n) : 0; }"""},
+    "sar": {"iu": """
+static inline T aot_sar_$(T x, T n) {
+  const int by = (U)n < N ? (int)n : N - 1;
+  const U bits = (U)x, sign = (U)(bits >> (N - 1) ? (U)~(U)0 : 0);
+  return (T)((U)((U)(bits ^ sign) >> by) ^ sign);
+}"""},
+    "popcnt": {"iu": """
+static inline T aot_popcnt_$(T x) {
+  U bits = (U)x;
+  int n = 0;
+  for (; bits; bits = (U)(bits & (bits - 1))) n++;
+  return (T)n;
+}"""},
+    "clz": {"iu": """
+static inline T aot_clz_$(T x) {
+  U bits = (U)x;
+  int n = N;
+  for (; bits; bits = (U)(bits >> 1)) n--;
+  return (T)n;
+}"""},
+}
+
+#: conversions of floats: a helper for each type of integers
+_OF_FLOAT = """
+/* Toward zero; what does not fit becomes the nearest number, NaN becomes 0. */
+static inline T aot_$_of_%NAME(%TYPE x) {
+  if (x != x) return 0;
+  if (x >= %HIGH) return %MAX;
+  return x <= %LOW ? %MIN : (T)x;
+}"""
+
+_WORD = re.compile(r"\baot_\w+")
+
+
+def text_of(name: str) -> str | None:
+    """The definition of a helper, None for a name that is none."""
+    if name in PLAIN:
+        return PLAIN[name]
+    if found := re.fullmatch(r"aot_([iu]\d+)_of_(float|double)", name):
+        return _of_float(BRIEF[found[1]], found[2])
+    base, _, brief = name.removeprefix("aot_").rpartition("_")
+    t = BRIEF.get(brief)
+    for kinds, text in TYPED.get(base, {}).items() if t else ():
+        if t.kind in kinds:
+            return _filled(text, t)
+    return None
+
+
+def _filled(text: str, t: CType) -> str:
+    part = PARTS.get(t.brief, t)
+    words = {"T": t.value, "N": str(t.bits), "R": part.value, "U": unsigned(t).value if t.kind in "iu" else ""}
+    text = re.sub(r"\b[TNRU]\b", lambda m: words[m[0]], text.replace("$", t.brief))
+    return re.sub(r"\b(c?(?:real|imag|abs|fabs|sin|cos|exp|expm1|log|log1p|hypot|sqrt|pow|atan2|fabs|cimag|creal))S\b",
+                  lambda m: m[1] + ("f" if part.brief == "f32" else ""), text)
+
+
+def _of_float(t: CType, source: str) -> str:
+    low = 0 if t.kind == "u" else -(2 ** (t.bits - 1))
+    high = 2 ** (t.bits - (t.kind == "i"))
+    suffix = "f" if source == "float" else ""
+    prefix = "UINT" if t.kind == "u" else "INT"
+    words = {"%NAME": source, "%TYPE": source, "%HIGH": f"{high}.0{suffix}", "%MAX": f"{prefix}{t.bits}_MAX",
+             "%LOW": f"{low}.0{suffix}", "%MIN": "0" if t.kind == "u" else f"INT{t.bits}_MIN"}
+    text = _OF_FLOAT
+    for word, meaning in words.items():
+        text = text.replace(word, meaning)
+    return _filled(text, t)
+
+
+def needed(code: str, more: Iterable[str] = ()) -> list[str]:
+    """The definitions of all helpers that a text uses, each after those that it uses itself."""
+    order: dict[str, str] = {}
+
+    def visit(text: str, inside: str) -> None:
+        for name in sorted(set(_WORD.findall(text))):
+            definition = text_of(name)
+            if name != inside and name not in order and definition is not None:
+                visit(definition, name)
+                order[name] = definition
+    visit(code, "")
+    return list(order.values())

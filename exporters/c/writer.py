@@ -1,0 +1,51 @@
+"""Lines of C, in blocks, and the loops around them."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+
+from .index import Index
+
+
+class Writer:
+    """The body of a function as it grows."""
+
+    def __init__(self):
+        self.lines: list[str] = []
+        self.indent = 1
+        self.numbers = count()
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.indent + text)
+
+    def name(self, letter: str) -> str:
+        """A name that no other variable has."""
+        return f"{letter}{next(self.numbers)}"
+
+    @contextmanager
+    def block(self, head: str = "", tail: str = "") -> Iterator[None]:
+        self.line(f"{head} {{".strip())
+        self.indent += 1
+        yield
+        self.indent -= 1
+        self.line(f"}}{tail}")
+
+    @contextmanager
+    def loop(self, extent: int) -> Iterator[Index]:
+        """A loop over 0 .. extent - 1, none for one step."""
+        if extent == 1:
+            yield Index()
+            return
+        i = self.name("i")
+        with self.block(f"for (ptrdiff_t {i} = 0; {i} < {extent}; {i}++)"):
+            yield Index.of(i, extent)
+
+    @contextmanager
+    def loops(self, shape: Sequence[int]) -> Iterator[list[Index]]:
+        """Nested loops over the positions of a shape."""
+        if not shape:
+            yield []
+            return
+        with self.loop(shape[0]) as first, self.loops(shape[1:]) as rest:
+            yield [first, *rest]
