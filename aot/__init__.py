@@ -38,13 +38,15 @@ _EXPORTS = {
                      "named_scope"), "aot.transforms.more"),
     "float0": "aot.dtypes",
     "entry": "aot.marks",
+    **dict.fromkeys(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"), "aot.ref"),
+    "ds": "aot.ops.views",
     **dict.fromkeys(("pure_callback", "effects_barrier"), "aot.callbacks"),
     **dict.fromkeys(("checkpoint", "remat", "checkpoint_policies"), "aot.ad_checkpoint"),
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient"), "aot.custom"),
 }
 _MODULES = tuple("""ad_checkpoint api array artifact build cache callbacks custom custom_batching debug distributed dlpack
                     dtypes errors experimental export ffi flatten_util image lax manifest mlir monitoring nn numpy ops profiler
-                    project random scipy sharding
+                    project random ref scipy sharding
                     spec stages targets test_util trace tree tree_util typing version xla""".split())
 
 

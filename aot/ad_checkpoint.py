@@ -29,6 +29,7 @@ from aot.trace import (
     tangent_aval,
     typeof,
 )
+from aot.transforms.discharge import without_refs
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path
 
 
@@ -110,9 +111,10 @@ class checkpoint_policies:
 class Checkpoint(Call):
     """A jaxpr whose intermediate values are not kept for the backward pass."""
     name = "checkpoint"
+    recomputes = True
 
     def linearize(self, primals, tangents, *, jaxpr, policy, prevent_cse, differentiated):
-        nonzero = [not is_zero(t) for t in tangents]
+        nonzero, jaxpr = [not is_zero(t) for t in tangents], without_refs(jaxpr)
         plan = jaxpr.memo(("remat", tuple(nonzero), policy), lambda: RematPlan(jaxpr, nonzero, policy))
         outs = self.bind(*primals, jaxpr=plan.fwd, policy=policy, prevent_cse=prevent_cse, differentiated=False)
         n = len(jaxpr.outvars)

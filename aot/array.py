@@ -8,6 +8,7 @@ import numpy as np
 from aot import dtypes, xla
 from aot.array_methods import ArrayMethods
 from aot.trace import ShapedArray, Tracer, is_tracer, typeof
+from aot.trace.refs import is_ref
 
 _asarray = np.asarray
 
@@ -17,7 +18,7 @@ class _ArrayMeta(type):
 
     def __instancecheck__(cls, x):
         t = type(x)
-        return t is Array or issubclass(t, Tracer)
+        return t is Array or issubclass(t, Tracer) and not is_ref(x)
 
 
 class Array(ArrayMethods, metaclass=_ArrayMeta):

@@ -26,6 +26,7 @@ from aot.trace import (
     tangent_aval,
     typeof,
 )
+from aot.transforms.discharge import Cell, run, without_refs
 from aot.transforms.jvp import instantiate_zero
 from aot.transforms.vmap import Axis, to_dim, vmap_flat
 from aot.tree_util import register_pytree_node, tree_flatten
@@ -214,6 +215,12 @@ class CustomJvp(Primitive):
         """The rule on all operands: what the function closes over counts as constant."""
         n, rule = params["num_consts"], params["jvp"]
         return (lambda primals, tangents: rule(primals[n:], tangents[n:])) if n else rule
+
+    def discharge(self, args, *, call_jaxpr, **params):
+        """The function without its rule where it takes references: nothing is differentiated any more (see `thread`)."""
+        if any(type(x) is Cell for x in args):
+            return run(call_jaxpr, args)
+        return self.rebind(args, {"call_jaxpr": without_refs(call_jaxpr), **params})
 
     def jvp(self, primals, tangents, **params): return self._rule(params)(primals, tangents)
 

@@ -27,6 +27,7 @@ from aot.trace import (
     typeof,
 )
 from aot.trace.memo import per_function
+from aot.trace.refs import Ref
 from aot.tree_util import (
     broadcast_prefix,
     default_registry,
@@ -159,7 +160,7 @@ class JitFunction:
                 found = self._entry(Signature(in_tree, avals, static), leaves)
             except Exception as e:
                 raise _Raised(e) from None
-            if found.out_tree != out_tree or found.mesh_read:
+            if found.out_tree != out_tree or found.mesh_read or found.captured:
                 raise KeyError("a signature for the slow path")
             program = self._program(found, leaves)
             if program.callbacks:
@@ -187,9 +188,9 @@ class JitFunction:
         if config.debug_key_reuse:
             from aot.random._reuse import replay
             replay(self._entry(signature, leaves).key_uses, leaves)
-        if state.trace is base_trace and not any(isinstance(x, Tracer) for x in leaves):
-            state.mesh_read = False
-            entry = self._entry(signature, leaves)
+        if state.trace is base_trace and not any(isinstance(x, (Tracer, Ref)) for x in leaves) and not (
+                entry := self._entry(signature, leaves)).captured:          # what it captures there are references
+            state.mesh_read = entry.mesh_read
             program = self._program(entry, leaves)
             outs = self._run(entry, program, leaves, signature.avals)
             if not state.axes and not state.mesh_read:

@@ -11,6 +11,7 @@ from aot.config import config
 from aot.dtypes import float0
 from aot.source import is_ours, shared_body
 from aot.trace import ShapedArray, ShapeDtypeStruct, StageTrace, check_leak, state, tracing, typeof
+from aot.trace.refs import refuse_ref
 from aot.tree_util import default_registry, keystr, register_pytree_node, tree_flatten_with_path
 
 _flatten = default_registry.flatten
@@ -100,6 +101,7 @@ def argument_names(fun: Callable, in_tree, variables: Sequence) -> dict:
 
 
 def check_output(x: Any, out: Any, name: str) -> None:
+    refuse_ref(x, f"function {name}")
     try:
         typeof(x)
     except TypeError:

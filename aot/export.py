@@ -92,7 +92,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None, disabled_che
 
     @api_boundary
     def exported(*args, **kwargs):
-        return _exported(fun_jit.trace(*args, **kwargs), wanted, tuple(disabled_checks))
+        return _exported(fun_jit.trace(*args, **kwargs).lasting(), wanted, tuple(disabled_checks))
     return exported
 
 

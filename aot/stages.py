@@ -9,6 +9,8 @@ from aot.array import Array
 from aot.entry import described
 from aot.sharding import SingleDeviceSharding
 from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, typeof
+from aot.trace.refs import AbstractRef, is_ref
+from aot.transforms.discharge import on_contents
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path
 
 
@@ -45,6 +47,10 @@ class Traced:
         self.owner, self.entry, self.signature, self.shardings = owner, entry, signature, shardings
         self.in_tree, self.out_tree = signature.in_tree, entry.out_tree
         self.in_avals, self.fun_name, self.donated = list(signature.avals), owner.name, entry.donated
+        self.pure, self.written = on_contents(entry.jaxpr)
+        if self.written and shardings is not None:
+            raise NotImplementedError(f"{owner.name} writes into references, and is a program over several devices. "
+                                      "hint: call it; it is not compiled ahead of time")
 
     args_info = property(arguments_info)
 
@@ -57,6 +63,20 @@ class Traced:
     @property
     def out_info(self) -> Any:
         return described(self.out_tree, self.out_avals)
+
+    @property
+    def refs(self) -> tuple | None:
+        """(references that the function closes over, the program on contents, which inputs it writes), where there are any."""
+        held = any(type(a) is AbstractRef for a in self.entry.jaxpr.in_avals)
+        return (self.entry.captured, self.pure, self.written) if held else None
+
+    def lasting(self) -> Traced:
+        """This.  Raises NotImplementedError where it has references to arrays of this process."""
+        if self.refs is None:
+            return self
+        raise NotImplementedError(f"{self.fun_name} takes a reference, or closes over one, which a program that outlives this "
+                                  "process cannot. hint: take the contents as an argument, make the reference in the function, "
+                                  "and return freeze(ref)")
 
     def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
         """The StableHLO module.  lowering_platforms: ("cpu",), ("cuda",), ("rocm",) or ("tpu",), which chooses the branches of
@@ -83,11 +103,14 @@ class Lowered:
 
     args_info = property(arguments_info)
 
+    refs = property(lambda self: self.traced.refs)
+
     def _lower(self, **options: Any) -> tuple[str, list, list]:
         entry, name = self.traced.entry, f"jit_{self.traced.fun_name}"
         if self.shardings is None:
             from aot.lower import lower
-            return lower(entry.jaxpr, name, entry.donated, platform=self.platform, **options)
+            donated = [False] * len(entry.captured) + [*entry.donated] if entry.donated else ()
+            return lower(self.traced.pure, name, donated, platform=self.platform, **options)
         from aot.compile.spmd import lower
         text, weights, callbacks, self.mesh = lower(entry.jaxpr, name, entry.donated, *self.shardings, platform=self.platform,
                                                     **options)
@@ -141,7 +164,8 @@ class Lowered:
             return Compiled(self, spmd.load(executable, self.traced.entry.jaxpr, self.mesh, *self.shardings, self._consts,
                                             self.callbacks), compiler_options)
         executable = cached.compile_text(self.text, host_callbacks=self.callbacks, **options)
-        return Compiled(self, Program(executable, self.out_avals, self._consts, self.text, self.callbacks), compiler_options)
+        program = Program(executable, self.traced.pure.out_avals, self._consts, self.text, self.callbacks)
+        return Compiled(self, program, compiler_options)
 
 
 class Compiled:
@@ -206,13 +230,24 @@ class Compiled:
                             "hint: transform the function first, then lower and compile the result")
         for i, (x, a) in enumerate(zip(leaves, self.in_avals)):
             got = typeof(x)
-            if got.shape != a.shape or got.dtype != a.dtype:
+            if got.shape != a.shape or got.dtype != a.dtype or type(got) is not type(a):
                 path = keystr(tree_flatten_with_path((args, kwargs))[0][i][0])
                 raise TypeError(f"Argument types differ from the types for which this computation was compiled: "
                                 f"argument {path}: compiled for {a.str_short()}, called with {got.str_short()}")
+        if refs := getattr(self.lowered, "refs", None):
+            return self._run_on_contents(leaves, *refs)
         buffers = self.program.placed(leaves, self.in_avals)
         if any(self.lowered.donated):
             from aot.compile.eager import protect
             buffers = protect(buffers, self.lowered.donated)
         outs = self.program.run(buffers)
         return self.out_tree.unflatten(outs)
+
+    def _run_on_contents(self, leaves: Sequence, captured: Sequence, pure: Any, written: Sequence[int]) -> Any:
+        """A call with references, or of a function that closes over some."""
+        operands = [*captured, *leaves]
+        values = [x.value if is_ref(x) else x for x in operands]
+        outs = self.program.run(self.program.placed(values, pure.in_avals))
+        for i, new in zip(written, outs[len(self.out_avals):]):
+            operands[i].value = new
+        return self.out_tree.unflatten(outs[:len(self.out_avals)])

@@ -13,6 +13,8 @@ from aot.compile import cached
 from aot.config import Config, config
 from aot.lower import lower
 from aot.trace import Eqn, Jaxpr, ShapedArray, Tracer, Var, subjaxprs, typeof
+from aot.trace.refs import Ref
+from aot.transforms.discharge import run_eagerly
 
 #: buffers that loaded programs hold as constants, by id
 _constants: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
@@ -113,6 +115,8 @@ def evaluate(prim, args: Sequence, params: dict) -> list:
             avals.append(x.aval)
             buffers.append(x.buf)
         else:
+            if type(x) is Ref:
+                return run_eagerly(prim, args, params)
             a, buffer = _operand(x)
             avals.append(a)
             buffers.append(buffer)

@@ -16,7 +16,7 @@ from aot.entry import described
 from aot.export import aval_of
 from aot.layout import LaidOut, Layout
 from aot.sharding import Mesh
-from aot.stages import Compiled, arguments_info
+from aot.stages import Compiled, Lowered, arguments_info
 from aot.trace import ShapedArray
 from aot.tree_util import PyTreeDef
 from aot_runtime import Artifact, ArtifactError, misfit
@@ -27,6 +27,8 @@ def serialize(compiled: Compiled) -> tuple[bytes, PyTreeDef, PyTreeDef]:
 
     Raises ValueError for a program that calls back into Python."""
     stage, program = compiled.lowered, compiled.program
+    if isinstance(stage, Lowered):
+        stage.traced.lasting()
     if program.callbacks:
         raise ValueError(f"{stage.fun_name} calls back into Python, which bytes cannot contain. hint: remove debug prints and "
                          "callbacks from it")

@@ -13,6 +13,7 @@ import numpy as np
 
 from aot import source
 from aot.trace import Jaxpr, Literal, ShapedArray, as_numpy, stage, subjaxprs
+from aot.transforms.discharge import without_refs
 
 #: captured arrays with more bytes than this become parameters of the program instead of constants in it
 INLINE_LIMIT = 1024
@@ -357,6 +358,7 @@ class Module:
 
     def main(self, jaxpr: Jaxpr, arg_attrs: Sequence[str] = (), result_attrs: Sequence[str] = ()) -> tuple[str, list]:
         """-> (module text, hoisted arrays, which @main takes as its first parameters)."""
+        jaxpr = without_refs(jaxpr)
         weights = self.big_literals(jaxpr)
         main = self._function_text("public @main", jaxpr, weights, arg_attrs, result_attrs=result_attrs)
         text = f"module @{symbol(self.name) or 'main'} {{\n" + "\n".join([*self.declarations, main, *self.text]) + "\n}\n"

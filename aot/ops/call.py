@@ -19,11 +19,12 @@ from aot.trace import (
     subjaxprs,
     tangent_aval,
 )
+from aot.transforms.discharge import contents, discharged, refuse_cells, update, without_refs
 
 
 class Holder(Primitive):
     """Holds jaxprs among its params, and does what they do."""
-    batch_consts = True
+    batch_consts = holds = True
 
     def bind(self, *args, **params) -> list:
         """bind(self, ...) for derived jaxprs: the tracers that they hold become operands."""
@@ -34,6 +35,10 @@ class Holder(Primitive):
     def opened(self, args: Sequence, params: dict) -> tuple[Sequence, dict]:
         """Operands and params with the tracers that the jaxprs hold among the operands."""
         raise UnexpectedTracerError(next(x for j in subjaxprs(params) for x in captured_by(j)))
+
+    def discharge(self, args, **params):
+        refuse_cells(self, args)
+        return self.bind(*args, **{k: without_refs(v) if isinstance(v, Jaxpr) else v for k, v in params.items()})
 
     def effects(self, **params): return frozenset().union(*(j.effects for j in subjaxprs(params)))
     def uses_axis(self, name, params): return name is not None and any(uses_axis_name(j, name) for j in subjaxprs(params))
@@ -68,6 +73,10 @@ class Call(Holder):
         from aot.transforms.vmap import batch_jaxpr
         batched, out_dims = batch_jaxpr(jaxpr, axis, dims)
         return self.bind(*args, jaxpr=batched, **params), out_dims
+
+    def discharge(self, args, *, jaxpr, **params):
+        pure, written = discharged(jaxpr, args)
+        return update(args, written, self.bind(*contents(args), jaxpr=pure, **params))
 
     def dce(self, eqn, needed):
         if all(needed):

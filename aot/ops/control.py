@@ -25,6 +25,7 @@ from aot.trace import (
     tangent_aval,
     typeof,
 )
+from aot.transforms.discharge import contents, discharged, update
 
 
 def split(xs: Sequence, *sizes: int) -> list[list]:
@@ -121,6 +122,12 @@ class Cond(Holder):
         force = [any(e is not None for e in col) for col in zip(*loose)]
         batched = tuple(batch_jaxpr(b, axis, in_dims, force)[0] for b in branches)
         return self.bind(index, *xs, branches=batched), [0 if f else None for f in force]
+
+    def discharge(self, args, *, branches):
+        index, *xs = args
+        written = frozenset(i for b in branches for i in discharged(b, xs)[1])
+        pure = tuple(discharged(b, xs, written)[0] for b in branches)
+        return update(xs, sorted(written), self.bind(index, *contents(xs), branches=pure))
 
     def dce(self, eqn, needed):
         if all(needed):
@@ -305,6 +312,41 @@ class While(Holder):
         new_body = stage_closed(masked, [*cond.in_avals[:nc], *body.in_avals[:nb], *carry_avals])
         return self.bind(*cond_consts, *cond_consts, *consts, *init, cond_jaxpr=new_cond, body_jaxpr=new_body,
                          cond_nconsts=nc, body_nconsts=nc + nb)
+
+    def discharge(self, args, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+        """What is written is carried.  If cond writes, so is its result: it runs first and at the end of each step."""
+        cond_consts, consts, carry = split(args, cond_nconsts, body_nconsts)
+        (cond, in_cond), (body, in_body) = discharged(cond_jaxpr, [*cond_consts, *carry]), discharged(
+            body_jaxpr, [*consts, *carry])
+        cells = list({id(c): c for c in (*[cond_consts[i] for i in in_cond], *[consts[i] for i in in_body])}.values())
+        nc, nb, n = cond_nconsts, body_nconsts, len(cells)
+
+        def call(jaxpr, operands, written, values, state):
+            """Outputs, and the contents afterwards."""
+            now = dict(zip(map(id, cells), state[:n]))
+            outs = eval_jaxpr(jaxpr, [*[now.get(id(x), v) for x, v in zip(operands, values)], *state[n:]])
+            now.update(zip([id(operands[i]) for i in written], outs[len(outs) - len(written):]))
+            return outs[:len(outs) - len(written)], list(now.values())
+        check = lambda values, state: call(cond, cond_consts, in_cond, values, state)
+
+        def step(*vals):
+            cs, bs, state = split(vals, nc, nb)
+            outs, now = call(body, consts, in_body, bs, state[bool(in_cond):])
+            if not in_cond:
+                return [*now, *outs]
+            (going,), after = check(cs, [*now, *outs])
+            return [going, *after, *outs]
+        fixed, state = [*contents(cond_consts), *contents(consts)], [*[c.value for c in cells], *carry]
+        if in_cond:
+            (going,), now = check(fixed[:nc], state)
+            state = [going, *now, *carry]
+        avals = list(map(typeof, state))
+        going = lambda *vals: [vals[nc]] if in_cond else check(vals[:nc], vals[nc:])[0]
+        fixed_avals = list(map(typeof, fixed))
+        outs = self.bind(*fixed[:nc], *fixed, *state, cond_jaxpr=stage_closed(going, [*fixed_avals[:nc], *avals]),
+                         body_jaxpr=stage_closed(step, [*fixed_avals, *avals]), cond_nconsts=nc, body_nconsts=nc + nb)
+        outs = outs[bool(in_cond):]
+        return update([*cells], range(n), [*outs[n:], *outs[:n]])
 
     def lower(self, e, ins, outs, *xs, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
         cond_consts, consts, carry = split(xs, cond_nconsts, body_nconsts)

@@ -30,6 +30,7 @@ from aot.trace import (
     typeof,
 )
 from aot.trace.memo import per_function
+from aot.trace.refs import refuse_ref
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path, tree_leaves, tree_map, tree_structure
 
 
@@ -64,6 +65,7 @@ def stage_tree(fun: Callable, in_tree, avals: Sequence[ShapedArray], what: str):
 
 
 def _check_leaf(x, what):
+    refuse_ref(x, what)
     try:
         typeof(x)
     except TypeError:
@@ -292,7 +294,7 @@ def scan(f: Callable, init, xs=None, length: int | None = None, reverse: bool = 
     init_leaves, init_tree, _ = avals_of(init)
     if config.disable_jit:
         return _scan_in_python(f, init, xs_leaves, xs_tree, n, reverse)
-    row_avals = [ShapedArray(a.shape[1:], a.dtype, a.weak_type) for a in xs_avals]
+    row_avals = [a.update(shape=a.shape[1:]) for a in xs_avals]
     in_tree = tree_structure((init, xs))
 
     def trace_body(avals):

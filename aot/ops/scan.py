@@ -25,6 +25,7 @@ from aot.trace import (
     tangent_aval,
     typeof,
 )
+from aot.transforms.discharge import contents, discharged, update
 
 
 class Scan(Holder):
@@ -158,6 +159,20 @@ class Scan(Holder):
         outs = self.bind(*consts, *init, *xs, jaxpr=body, num_consts=num_consts, num_carry=num_carry, length=length,
                          reverse=reverse, unroll=unroll)
         return outs, [0 if b else None for b in batched] + [None if d is None else 1 for d in out_dims[num_carry:]]
+
+    def discharge(self, args, *, jaxpr, num_consts, num_carry, **params):
+        """What is written of constants is carried; of xs it is stacked."""
+        body, written = discharged(jaxpr, args)
+        consts, carry, xs = split(contents(args), num_consts, num_carry)
+        held = [i for i in written if i < num_consts]
+        kept = [i for i in range(num_consts) if i not in held]
+        ins = [body.invars[i] for i in (*kept, *held, *range(num_consts, len(args)))]
+        outs, changed, rows = split(body.outvars, len(jaxpr.outvars), len(held))
+        body = Jaxpr(ins, body.eqns, [*changed, *outs, *rows], body.debug_name)
+        outs = self.bind(*[consts[i] for i in kept], *[consts[i] for i in held], *carry, *xs, jaxpr=body, num_consts=len(kept),
+                         num_carry=len(held) + num_carry, **params)
+        changed, outs, rows = split(outs, len(held), len(jaxpr.outvars))
+        return update(args, written, [*outs, *changed, *rows])
 
     def dce(self, eqn, needed):
         p = eqn.params

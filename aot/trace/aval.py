@@ -98,28 +98,24 @@ class ShapeDtypeStruct:
     """Shape and dtype without data, for `eval_shape`, `.trace(...)` and friends.
 
     manual_axis_type has no effect: types of traced values do not say over which manual axes they vary."""
-    __slots__ = ("shape", "dtype", "sharding", "weak_type")
+    __slots__ = ("shape", "dtype", "sharding", "weak_type", "is_ref")
 
     def __init__(self, shape, dtype, *, sharding=None, weak_type: bool = False, manual_axis_type=None, is_ref: bool = False):
-        if is_ref:
-            raise NotImplementedError("ShapeDtypeStruct(is_ref=True) is not supported. hint: make the reference inside the "
-                                      "function, from an array that it takes")
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         self.shape = tuple(shape)
         self.dtype = dtype if dtypes.issubdtype(dtype, dtypes.extended) else np.dtype(dtype)
-        self.sharding, self.weak_type = sharding, weak_type
+        self.sharding, self.weak_type, self.is_ref = sharding, weak_type, is_ref
 
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: prod(self.shape))
 
     def update(self, **kw) -> ShapeDtypeStruct:
-        fields = {"shape": self.shape, "dtype": self.dtype, "sharding": self.sharding, "weak_type": self.weak_type}
+        fields = {name: getattr(self, name) for name in self.__slots__}
         return ShapeDtypeStruct(**{**fields, **kw})
 
     def __eq__(self, other):
-        return isinstance(other, ShapeDtypeStruct) and (self.shape, self.dtype, self.weak_type, self.sharding) == (
-            other.shape, other.dtype, other.weak_type, other.sharding)
+        return isinstance(other, ShapeDtypeStruct) and all(getattr(self, k) == getattr(other, k) for k in self.__slots__)
 
     def __hash__(self): return hash((self.shape, self.dtype, self.weak_type))
 
@@ -131,7 +127,8 @@ class ShapeDtypeStruct:
     def __repr__(self):
         weak = ", weak_type=True" if self.weak_type else ""
         sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"
+        ref = ", is_ref=True" if self.is_ref else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak}{ref})"
 
 
 # ---- avals of concrete values ------------------------------------------------------------------------------------
@@ -161,10 +158,18 @@ def _ndarray_aval(x) -> ShapedArray:
     return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype))
 
 
+def _struct_aval(x: ShapeDtypeStruct) -> Any:
+    aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, True), x.weak_type)
+    if not x.is_ref:
+        return aval
+    from aot.trace.refs import AbstractRef
+    return AbstractRef(aval)
+
+
 _typeof: dict[type, Any] = {
     np.ndarray: _ndarray_aval,
     bool: lambda x: _scalar_aval(bool), float: lambda x: _scalar_aval(float), complex: lambda x: _scalar_aval(complex),
-    ShapeDtypeStruct: lambda x: ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, True), x.weak_type),
+    ShapeDtypeStruct: _struct_aval,
     ShapedArray: lambda x: x,
 }
 
@@ -207,8 +212,10 @@ def is_valid_type(x: Any) -> bool:
 
 
 def tangent_aval(aval: ShapedArray) -> ShapedArray:
-    """Floating and complex values have tangents of their own type; everything else has float0."""
-    if isinstance(aval.dtype, np.dtype) and dtypes.issubdtype(aval.dtype, np.inexact):
+    """Floating and complex values have tangents of their own type; everything else has float0.
+
+    So have references: what makes them gives them tangents (`NewRef.jvp`)."""
+    if isinstance(aval.dtype, np.dtype) and dtypes.issubdtype(aval.dtype, np.inexact) and type(aval) is ShapedArray:
         return aval
     return ShapedArray(aval.shape, dtypes.float0)
 

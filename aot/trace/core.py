@@ -14,6 +14,7 @@ from aot.config import gate
 from aot.source import recorded_frame
 from aot.trace.aval import ShapedArray, typeof
 from aot.trace.jaxpr import Eqn, Jaxpr, Literal, Var
+from aot.trace.refs import AbstractRef, Ref, whole
 
 
 class Primitive:
@@ -25,11 +26,15 @@ class Primitive:
     linearize(primals, tangents, **params) -> the same, with primal and tangent work bound separately (only for
                                               primitives that hold jaxprs; the jvp rules of all others do so anyway)
     transpose(cts, *args, **params)        -> a cotangent or None for each argument; linear arguments are `Linear`
+    discharge(args, **params)              -> outputs; references among args are `Cell`s, whose values it reads and sets
     vmap(axis, args, dims, **params)       -> (outputs, output dims); axis has .size and .name
     """
     name: str = "?"
     nary = False        # elementwise: rank-0 operands broadcast against the others
     linear = False      # a rule family flag used by printing and checks
+    holds = False       # jaxprs among its params
+    recomputes = False  # its derivative runs the jaxpr that it holds again
+    makes_ref = False   # a new reference
 
     def infer(self, *avals: ShapedArray, **params) -> list[ShapedArray]: raise self.missing("infer")
     def lower(self, e, ins, outs, *xs, **params) -> list[str]: raise self.missing("lower")
@@ -37,7 +42,13 @@ class Primitive:
     def transpose(self, cts, *args, **params) -> list: raise self.missing("transpose")
     def vmap(self, axis, args, dims, **params) -> tuple[list, list]: raise self.missing("vmap")
 
+    def discharge(self, args, **params) -> list:
+        from aot.transforms.discharge import refuse_cells
+        refuse_cells(self, args)
+        return self.rebind(args, params)
+
     linearize: Any = None
+    text: Any = None        # text(eqn, names of results, *names of operands) -> how jaxprs show it
     evaluate: Any = None    # evaluate(args, params) -> results, where concrete values need more than the lowering
     batch_consts = False    # True: `vmap` is also asked when no operand is batched (collectives, axis_index)
 
@@ -92,6 +103,7 @@ class _LazyEval(Trace):
 
 base_trace = _LazyEval()
 state = _State()
+Ref.owner = base_trace
 
 
 @contextmanager
@@ -156,6 +168,16 @@ class Tracer(ArrayMethods):
     weak_type = property(lambda self: self.aval.weak_type)
     __hash__ = None  # type: ignore[assignment]
 
+    # Of a reference these are the operations of references.
+    def __getitem__(self, index: Any) -> Any:
+        return whole(self)[index] if type(self.aval) is AbstractRef else ArrayMethods.__getitem__(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        (whole(self) if type(self.aval) is AbstractRef else super()).__setitem__(index, value)
+
+    def addupdate(self, x: Any, idx: Any = ()) -> None: whole(self).addupdate(x, idx)
+    at = property(lambda self: whole(self).at if type(self.aval) is AbstractRef else super().at)  # pyright: ignore
+
     def concrete(self) -> Any:
         """The concrete value under this tracer, or None."""
         return None
@@ -207,7 +229,7 @@ def is_live(trace: Trace) -> bool:
     return False
 
 
-def check_live(x: Tracer) -> None:
+def check_live(x: Any) -> None:
     """A tracer may only be used while its transformation runs."""
     if not is_live(x.owner):
         raise errors.UnexpectedTracerError(x)
@@ -263,11 +285,11 @@ class StageTrace(Trace):
         """The operand that x is in this jaxpr."""
         if type(x) is StageTracer and x.owner is self:
             return x.variable
-        if isinstance(x, Tracer):
+        if isinstance(x, Tracer) or type(x) is Ref:
             found = self.captured.get(id(x))
             if found is None:
                 check_live(x)
-                found = self.captured[id(x)] = (x, Var(x.aval))
+                found = self.captured[id(x)] = (x, Var(typeof(x)))
             return found[1]
         if isinstance(x, (bool, int, float, complex)):
             return Literal(x, typeof(x))
@@ -325,7 +347,7 @@ def captured_by(jaxpr: Jaxpr) -> list[Tracer]:
     """The tracers that a derived jaxpr holds as literals."""
     def find():
         atoms = [*(x for e in jaxpr.eqns for x in e.invars), *jaxpr.outvars]
-        return list({id(x.val): x.val for x in atoms if type(x) is Literal and isinstance(x.val, Tracer)}.values())
+        return list({id(x.val): x.val for x in atoms if type(x) is Literal and isinstance(x.val, (Tracer, Ref))}.values())
     return jaxpr.memo("captured", find)
 
 

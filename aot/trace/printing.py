@@ -13,8 +13,9 @@ WIDTH = 80
 class Names:
     """a, b, ..., z, ba, bb, ... in order of appearance."""
 
-    def __init__(self):
+    def __init__(self, jaxpr: Any = None):
         self.names: dict[Var, str] = {}
+        self.dropped = _dropped(jaxpr) if jaxpr is not None else frozenset()
 
     def __call__(self, v) -> str:
         if type(v) is Literal:
@@ -46,7 +47,13 @@ def literal_text(x: Literal) -> str:
 
 
 def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr) -> str:
-    return "\n".join(_jaxpr_lines(jaxpr, Names(), 0, 0))
+    return "\n".join(_jaxpr_lines(jaxpr, Names(jaxpr), 0, 0))
+
+
+def _dropped(jaxpr: Any) -> frozenset:
+    """Results that nothing uses, of outermost equations that have a text of their own."""
+    used = {x for e in jaxpr.eqns for x in e.invars if type(x) is Var} | {x for x in jaxpr.outvars if type(x) is Var}
+    return frozenset(v for e in jaxpr.eqns if e.primitive.text for v in e.outvars if v not in used)
 
 
 def eqn_text(e: Eqn) -> str:
@@ -87,10 +94,12 @@ def _fill(head: str, words: list[str], end: str, indent: int, used: int) -> list
 
 def _eqn_lines(e: Eqn, names: Names, indent: int) -> list[str]:
     args = [names(x) for x in e.invars]
-    outs = [names.binder(v) if v is not None else "_" for v in e.outvars]
+    outs = ["_" if v is None else "" if v in names.dropped else names.binder(v) for v in e.outvars]
     pad = " " * indent
     left = f"{' '.join(outs)} = {e.primitive.name}" if outs else e.primitive.name
     right = (" " + " ".join(args)) if args else ""
+    if e.primitive.text is not None:
+        return [pad + e.primitive.text(e, outs, *args)]
     params = list(e.primitive.shown(e.params).items())
     if not params:
         return [pad + left + right]

@@ -12,6 +12,7 @@ from aot.array import asarray
 from aot.ops.families import kind
 from aot.source import api_boundary
 from aot.trace import Linear, ShapedArray, Zero, eval_jaxpr, tangent_aval, typeof
+from aot.trace.refs import is_ref
 from aot.transforms.jvp import instantiate_zero, jvp_flat
 from aot.transforms.linearize import linearize_flat, transpose_flat
 from aot.tree_util import Partial, register_pytree_node, tree_flatten, tree_map, tree_structure
@@ -32,6 +33,14 @@ def flat_function(fun: Callable, in_tree, has_aux: bool = False):
             check_value(x, "the function returned a value")
         return leaves
     return flat, box
+
+
+def refuse_refs(xs: Sequence, what: str) -> None:
+    """TypeError where something is to be differentiated backwards with respect to a reference."""
+    for x in xs:
+        if is_ref(x):
+            raise TypeError(f"{what} cannot differentiate with respect to a reference, of type {x.aval}. hint: differentiate "
+                            "with respect to an array, and make the reference in the function, or close over it")
 
 
 def check_value(x: Any, what: str) -> None:
@@ -87,6 +96,11 @@ def jvp(fun: Callable, primals: Sequence, tangents: Sequence, has_aux: bool = Fa
 
 
 def _check_tangent(x, t) -> None:
+    if is_ref(x):
+        a = x.aval.inner_aval
+        if not is_ref(t) or t.aval.inner_aval.strip_weak_type() != a.strip_weak_type() or tangent_aval(a) != a:
+            raise TypeError(f"the tangent of a reference of type {x.aval} is a reference to floats of the same type, got {t!r}")
+        return
     want, got = tangent_aval(typeof(x)), typeof(t)
     if want.dtype != got.dtype:
         raise TypeError("primal and tangent arguments to jvp do not match; dtypes must be equal, or in case of int/bool "
@@ -101,6 +115,7 @@ def _check_tangent(x, t) -> None:
 def linearize(fun: Callable, *primals, has_aux: bool = False):
     """(fun(*primals), function from tangents to the directional derivative[, aux])."""
     xs, tree = tree_flatten(primals)
+    refuse_refs(xs, "linearize")
     for x in xs:
         check_value(x, "linearize was given an argument")
     flat, box = flat_function(fun, tree, has_aux)
@@ -189,6 +204,7 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes=()):
 
 def _vjp(fun, primals, has_aux):
     xs, tree = tree_flatten(primals)
+    refuse_refs(xs, "vjp")
     for x in xs:
         check_value(x, "vjp was given an argument")
     flat, box = flat_function(fun, tree, has_aux)
@@ -292,6 +308,7 @@ def _partial(fun, args, kwargs, nums):
 
 
 def _check_grad_input(x, holomorphic: bool, allow_int: bool) -> None:
+    refuse_refs([x], "grad")
     check_value(x, "grad was given an argument")
     k = kind(typeof(x).dtype)
     name = typeof(x).dtype.name

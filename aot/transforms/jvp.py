@@ -20,6 +20,7 @@ from aot.trace import (
     tracing,
     typeof,
 )
+from aot.transforms.discharge import must_thread, thread
 
 
 class JVPTracer(Tracer):
@@ -50,9 +51,11 @@ class JVPTrace(Trace):
             else:
                 primals.append(x)
                 tangents.append(None)
+        if prim.holds and active and must_thread(prim, args, lambda x: type(x) is JVPTracer and x.owner is self):
+            return thread(prim, args, params)
         state.trace = self.parent
         try:
-            if not active:
+            if not active and not prim.makes_ref:
                 return self.parent.process(prim, primals, params)
             tangents = [Zero.like(x) if t is None else t for x, t in zip(primals, tangents)]
             rule = prim.linearize if self.linear and prim.linearize is not None else prim.jvp

@@ -22,6 +22,7 @@ from aot.trace import (
     tracing,
     typeof,
 )
+from aot.transforms.discharge import without_refs
 from aot.transforms.jvp import JVPTrace, JVPTracer, add_tangents, instantiate_zero
 
 
@@ -31,6 +32,8 @@ class LinearTrace(StageTrace):
     stages_linear = True
 
     def process(self, prim, args, params):
+        if prim.makes_ref and params["tangent"]:
+            return StageTrace.process(self, prim, args, params)
         for x in args:
             if type(x) is StageTracer and x.owner is self:
                 return StageTrace.process(self, prim, args, params)
@@ -66,7 +69,7 @@ def linearize_flat(f: Callable, primals: Sequence, nonzero: Sequence[bool] | Non
     with tracing(lin):
         jaxpr, residuals = lin.close([d for d in dots if d is not None],
                                      [t for _, t in pairs if not is_zero(t)])
-    return [x for x, _ in pairs], jaxpr, residuals, out_nonzero
+    return [x for x, _ in pairs], without_refs(jaxpr), residuals, out_nonzero
 
 
 class LinearizedJaxpr:

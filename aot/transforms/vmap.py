@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, Callable, Sequence
 
 from aot.trace import Jaxpr, ShapedArray, Trace, Tracer, axis_env, eval_jaxpr, stage_closed, state, tracing, typeof
+from aot.transforms.discharge import must_thread, thread
 
 
 class Axis:
@@ -24,7 +25,7 @@ class BatchTracer(Tracer):
     def __init__(self, trace, value, dim):
         a = typeof(value)
         self.owner, self.value, self.dim = trace, value, dim
-        self.aval = ShapedArray(a.shape[:dim] + a.shape[dim + 1:], a.dtype, a.weak_type)
+        self.aval = a.update(shape=a.shape[:dim] + a.shape[dim + 1:])
 
 
 class BatchTrace(Trace):
@@ -44,6 +45,8 @@ class BatchTrace(Trace):
             else:
                 values.append(x)
                 dims.append(None)
+        if prim.holds and active and must_thread(prim, args, lambda x: True):
+            return thread(prim, args, params)
         state.trace = self.parent
         try:
             if not active and not (prim.batch_consts and prim.uses_axis(self.axis.name, params)):
@@ -111,4 +114,4 @@ def _batch_jaxpr(jaxpr, axis, dims, force, to_front):
 def batched_aval(a: ShapedArray, size: int, d: int | None) -> ShapedArray:
     if d is None:
         return a
-    return ShapedArray((*a.shape[:d], size, *a.shape[d:]), a.dtype, a.weak_type)
+    return a.update(shape=(*a.shape[:d], size, *a.shape[d:]))
