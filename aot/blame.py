@@ -25,6 +25,8 @@ def describe(e: BaseException, also_ours: tuple[str, ...] = ()) -> dict[str, str
         lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames),
                  *traceback.format_exception_only(e)]
         return {"kind": "user", "message": "".join(lines).rstrip()}
+    if isinstance(e, FileNotFoundError) and e.filename is None:
+        return {"kind": "error", "message": "the current folder does not exist any more"}
     if _is_foreseen(e):
         return {"kind": "error", "message": str(e) or type(e).__name__}
     return {"kind": "bug", "message": "".join(traceback.format_exception(e)).rstrip()}

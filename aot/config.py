@@ -164,8 +164,22 @@ def _from_environment(option: Option) -> Any:
     for prefix in ("AOT_", "JAX_"):
         text = os.environ.get(prefix + option.name.upper())
         if text is not None:
-            return _parsed(option, text)
+            try:
+                return _parsed(option, text)
+            except ValueError as e:
+                environment_errors.append(f"environment variable {prefix}{option.name.upper()}: {e}")
     return option.default
+
+
+#: What is wrong with values in the environment.  Said when XLA is first needed, not by `import aot`: a command says it better.
+environment_errors: list[str] = []
+
+
+def check_environment() -> None:
+    """Raise AotError where an option has a value in the environment that it cannot have."""
+    if environment_errors:
+        from aot.errors import AotError
+        raise AotError("\n".join(environment_errors))
 
 
 def _parsed(option: Option, text: str) -> Any:

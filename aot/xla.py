@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 
 from aot import mlir
+from aot.config import check_environment
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # jaxlib 0.12 logs device lists at INFO
 
@@ -54,6 +55,7 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _load() -> None:
+    check_environment()
     from jaxlib import _jax as ext
     from jaxlib import xla_client as xc
     sys.meta_path.insert(0, _RefuseJax())

@@ -16,8 +16,10 @@ def run_guarded(command: click.Command, args: list[str] | None) -> int:
     debug = "--debug" in args
     if debug:  # accepted anywhere
         args = ["--debug", *(a for a in args if a != "--debug")]
+    _open_streams()
     try:
         with command.make_context("aot", args) as context:      # not `main`, which has endings of its own
+            _check_environment()
             return command.invoke(context) or OK
     except click.exceptions.Exit as e:
         return e.exit_code
@@ -29,6 +31,20 @@ def run_guarded(command: click.Command, args: list[str] | None) -> int:
         return INTERRUPTED
     except (Exception, SystemExit) as e:    # the latter from the user's module or function: whatever its code, nothing is done
         return _report(e, debug)
+
+
+def _open_streams() -> None:
+    """Let no file become what C++ takes for stdout or stderr, where those are closed."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)      # the lowest number that is free, which is this one
+
+
+def _check_environment() -> None:
+    from aot.config import check_environment
+    check_environment()
 
 
 def _report(e: BaseException, debug: bool) -> int:

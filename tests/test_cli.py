@@ -565,3 +565,20 @@ def test_names_of_files_in_another_encoding(here):
     subprocess.run([*command, "compile", name + ":λ".encode(), "-a", "f32[3]", "-o", b"o\xfe.aot"], check=True, cwd=here)
     done = subprocess.run([*command, "verify", b"o\xfe.aot"], check=True, cwd=here, capture_output=True)
     assert "result['β']" in done.stdout.decode(errors="replace")
+
+
+def test_closed_streams_are_not_replaced_by_files(here):
+    """Otherwise what C++ logs would go to the artifact."""
+    (here / "logs.py").write_text("import os\ndef f(x):\n    os.write(1, b'out'); os.write(2, b'err')\n    return x\n")
+    command = f"{sys.executable} -m aot.cli compile logs.py:f -a 'f32[3]' -o m.aot <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], cwd=here).returncode == 0
+    assert aot_runtime.load(here / "m.aot").verify() is None
+
+
+@pytest.mark.parametrize("command", [["compile", "{}/model.py:square", "-a", "f32[3]"], ["build"], ["inspect", "m.aot"]])
+def test_a_current_folder_that_is_gone(here, command):
+    (here / "gone").mkdir()
+    line = " ".join(["cd gone && rmdir ../gone &&", sys.executable, "-m aot.cli", *command]).format(here)
+    done = subprocess.run(["sh", "-c", line], cwd=here, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+    assert "the current folder does not exist any more" in done.stderr or "m.aot: no such file" in done.stderr
