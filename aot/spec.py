@@ -14,6 +14,7 @@ import ast
 import os
 import re
 import struct
+import zipfile
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -123,7 +124,7 @@ def _word(word: str, kind: str, text: str, at: int) -> Any:
     if name.partition(":")[0].endswith(FILES):
         return load_file(name)
     try:
-        value = ast.literal_eval(word)
+        value = float(word) if word.lstrip("+-") in ("nan", "inf") else ast.literal_eval(word)
     except (ValueError, SyntaxError):
         value = name
     if isinstance(value, str):
@@ -171,7 +172,7 @@ def load_file(path: str) -> Any:
         arrays = _read(path)
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file") from None
-    except (OSError, ValueError, KeyError, struct.error, EOFError) as e:
+    except (OSError, ValueError, KeyError, struct.error, EOFError, zipfile.BadZipFile) as e:
         raise SpecError(f"{path}: cannot be read as {os.path.splitext(path)[1][1:]}: {e}") from None
     if name and not isinstance(arrays, dict):
         raise SpecError(f"{path}: a single array, which has no name {name!r}")
@@ -186,8 +187,24 @@ def _read(path: str) -> Any:
     if path.endswith(".safetensors"):
         with open(path, "rb") as f:
             return read_safetensors(f.read())
+    with open(path, "rb") as f:
+        if not f.read(6).startswith((np.lib.format.MAGIC_PREFIX, b"PK")):     # numpy would take it for a pickle
+            raise ValueError("it is something else")
     loaded = np.load(path, allow_pickle=False)
-    return dict(loaded) if path.endswith(".npz") else loaded
+    return {k: _numbers(v, k) for k, v in loaded.items()} if path.endswith(".npz") else _numbers(loaded)
+
+
+def _numbers(x: np.ndarray, name: str = "") -> np.ndarray:
+    """An array as it is computed with: of numbers, with bytes in this machine's order.  Raises ValueError.
+
+    numpy writes the types of ml_dtypes as bytes without a type; those of two bytes can only be bfloat16."""
+    import ml_dtypes
+    if x.dtype == np.dtype("V2"):
+        return x.view(ml_dtypes.bfloat16)
+    if x.dtype.kind not in "biufc":
+        hint = ", as numpy writes 8-bit floats and the like; use .safetensors" if x.dtype == np.dtype("V1") else ""
+        raise ValueError(f"{name and name + ': '}elements of type {x.dtype} are no numbers{hint}")
+    return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
 def read_safetensors(data: bytes) -> dict[str, np.ndarray]:

@@ -458,3 +458,26 @@ def test_axes_of_any_name(axis):
     assert aot.jit(total)(x).sum() == 12 == aot.vmap(lambda x: aot.lax.psum(x, axis), axis_name=axis)(x)[0].sum()
     split = aot.NamedSharding(mesh, aot.P(axis))
     assert aot.jit(lambda x: x * 2, in_shardings=split, out_shardings=split)(x).sum() == 24
+
+
+BIG = np.arange(3, dtype=">f4")
+
+
+@pytest.mark.parametrize("case", [
+    lambda m: m.numpy.asarray(BIG), lambda m: m.numpy.array(BIG), lambda m: m.numpy.asarray(BIG, f32), lambda m: m.device_put(BIG),
+    lambda m: m.numpy.stack([BIG, BIG]), lambda m: m.jit(lambda x: x)({"a": BIG}), lambda m: m.grad(lambda x: x.sum())(BIG),
+    lambda m: m.vmap(lambda x: x)(BIG), lambda m: m.lax.sin(BIG), lambda m: m.numpy.ones(3)[BIG.astype(">i4")],
+    lambda m: m.jit(lambda: m.numpy.sin(BIG))(), lambda m: m.numpy.full(2, BIG[0]), lambda m: m.numpy.asarray(np.ones(2, ">i1")),
+    lambda m: m.numpy.asarray(BIG[1]), lambda m: m.make_jaxpr(lambda x: x)(BIG).jaxpr and 0])
+def test_numbers_in_the_other_byte_order(case):
+    check(case)
+
+
+def test_the_other_byte_order_after_a_call_that_was_dispatched_fast():
+    f = aot.jit(lambda x: x + 1)
+    for _ in range(3):
+        f(BIG.astype(f32))
+    with pytest.raises(TypeError, match="is not a valid JAX type"):
+        f(BIG)
+    with pytest.raises(TypeError, match="newbyteorder"):
+        aot.numpy.asarray(BIG)

@@ -27,7 +27,7 @@ GOOD = [
     ("{'a b': 1, \"c:d\": 2}", {"a b": 1, "c:d": 2}),
     ("[f32[1], (i32[2], 3), ()]", [A((1,), "float32"), (A((2,), "int32"), 3), ()]),
     ("(f32[1])", A((1,), "float32")), ("(f32[1],)", (A((1,), "float32"),)),
-    ("[1, 2.5, [3]]", [1, 2.5, [3]]), ("{}", {}), ("[ ]", []),
+    ("[1, 2.5, [3]]", [1, 2.5, [3]]), ("{}", {}), ("[ ]", []), ("[inf, -inf]", [float("inf"), -float("inf")]),
 ]
 
 
@@ -176,3 +176,34 @@ def test_calling_by_position():
         every = {**dict(zip([n for n in "abc" if n not in static and n not in named], args)), **named, **static}
         expected = f(every.pop("a"), every.pop("b"), every.pop("c", 3), *args[3:], **every)
         assert call(*(x.tree for x in bound)) == expected
+
+
+@pytest.mark.parametrize("array, message", [
+    (np.array(["a"]), "elements of type <U1 are no numbers"), (np.zeros(2, [("a", "f4")]), "are no numbers"),
+    (np.array(["2020"], "M8[D]"), "are no numbers"), (np.array([1, None], object), "Object arrays cannot be loaded"),
+    (np.ones(2, ml_dtypes.float8_e4m3fn), "use .safetensors")])
+def test_files_without_numbers(tmp_path, array, message):
+    np.save(tmp_path / "x.npy", array)
+    np.savez(tmp_path / "x.npz", a=array)
+    for name in ("x.npy", "x.npz"):
+        with pytest.raises(spec.SpecError) as e:
+            spec.load_file(str(tmp_path / name))
+        assert str(e.value).startswith(f"{tmp_path / name}: cannot be read as ") and message in str(e.value)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.safetensors"])
+def test_files_that_are_something_else(tmp_path, name):
+    for content in (b"", b"junk", b"\x93NUMPY", b"PK\3\4"):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(spec.SpecError, match="cannot be read as") as e:
+            spec.load_file(str(tmp_path / name))
+        assert "pickle" not in str(e.value)
+
+
+@pytest.mark.parametrize("array", [np.arange(6, dtype=">f4").reshape(2, 3), np.arange(3, dtype=">i2"), np.asfortranarray(
+    np.arange(6.).reshape(2, 3)), np.arange(3).astype(ml_dtypes.bfloat16), np.array(2.5, ">f8")], ids=lambda a: a.dtype.str)
+def test_arrays_of_files_are_as_they_are_computed_with(tmp_path, array):
+    np.save(tmp_path / "x.npy", array)
+    np.savez(tmp_path / "x.npz", a=array)
+    for got in (spec.load_file(str(tmp_path / "x.npy")), spec.load_file(str(tmp_path / "x.npz"))["a"]):
+        assert got.dtype.isnative and got.dtype.name == array.dtype.name and np.array_equal(got, array)

@@ -160,6 +160,9 @@ def _ndarray_aval(x) -> ShapedArray:
 
 def _struct_aval(x: ShapeDtypeStruct) -> Any:
     aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, True), x.weak_type)
+    if not x.dtype.isnative:
+        raise TypeError(f"a numpy array of dtype {x.dtype} is not a valid array here: its bytes are in the other order; "
+                        "hint: x.astype(x.dtype.newbyteorder('='))")
     if not x.is_ref:
         return aval
     from aot.trace.refs import AbstractRef
