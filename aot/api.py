@@ -7,10 +7,10 @@ from typing import Any, Callable, Sequence
 
 from aot.array import Array, device_put_one
 from aot.dispatch import jit
-from aot.entry import described, trace_to_entry
 from aot.source import api_boundary
 from aot.trace import ClosedJaxpr, hoist_consts, typeof
 from aot.trace import axis_env as bound_axis
+from aot.traced import described, trace_to_entry
 from aot.transforms.autodiff import (
     grad,
     hessian,

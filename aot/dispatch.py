@@ -13,7 +13,6 @@ from aot.arguments import Plan, Static, argument_aval, parameter_names, resolve_
 from aot.array import Array, asarray
 from aot.config import config, gate
 from aot.dtypes import float0
-from aot.entry import Entry, Signature, trace_to_entry, without_float0
 from aot.ops.call import pjit_p
 from aot.source import api_boundary, hide_internal_frames
 from aot.trace import (
@@ -28,6 +27,7 @@ from aot.trace import (
 )
 from aot.trace.memo import per_function
 from aot.trace.refs import Ref
+from aot.traced import Entry, Signature, trace_to_entry, without_float0
 from aot.tree_util import (
     broadcast_prefix,
     default_registry,

@@ -6,10 +6,10 @@ from typing import Any, Protocol, Sequence, runtime_checkable
 
 from aot import mlir, xla
 from aot.array import Array
-from aot.entry import described
 from aot.sharding import SingleDeviceSharding
 from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, typeof
 from aot.trace.refs import AbstractRef, is_ref
+from aot.traced import described
 from aot.transforms.discharge import on_contents
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path
 

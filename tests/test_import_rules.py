@@ -98,3 +98,11 @@ def test_import_aot_does_not_import_jax_or_mlir():
             "if m in sys.modules]; assert not bad, bad")
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ))
     assert result.returncode == 0, result.stderr
+
+
+def test_no_module_hides_a_name_of_the_package():
+    """Importing `aot.x` sets the attribute `x` of the package."""
+    import aot
+    modules = {p.stem for p in (ROOT / "aot").iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()}
+    hidden = {name for name, module in aot._EXPORTS.items() if name in modules and module != f"aot.{name}"}
+    assert not hidden - {"config"}

@@ -12,12 +12,12 @@ import numpy as np
 
 from aot import artifact, cache, xla
 from aot.config import override
-from aot.entry import described
 from aot.export import aval_of
 from aot.layout import LaidOut, Layout
 from aot.sharding import Mesh
 from aot.stages import Compiled, Lowered, arguments_info
 from aot.trace import ShapedArray
+from aot.traced import described
 from aot.tree_util import PyTreeDef
 from aot_runtime import Artifact, ArtifactError, misfit
 
