@@ -49,6 +49,10 @@ class Program:
         self.name = name or function_name(fun).strip("<>")
         self.xla_flags = dict(xla_flags or {})
         self.donate = set(donate)
+        passed = {a.name for a in self.bound if not a.weights}
+        if unknown := sorted(self.donate - passed):
+            raise AotError(f"{self.name}: donate: there is no argument {unknown[0]!r}",
+                           hint=f"there are: {', '.join(sorted(passed)) or 'none'}; stored weights cannot be donated")
         self.mesh = partition.parse_mesh(mesh) if mesh else None
         self.rules = dict(in_shardings or {}), dict(out_shardings or {})
         if any(self.rules) and self.mesh is None:

@@ -97,7 +97,7 @@ def _is_transforms(v: Any) -> bool:
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 _BY_NAME = {"type": "object", "additionalProperties": {"type": "string"}}
 CHECKS: dict[str, tuple[Any, str, dict]] = {
-    "string": (lambda v: isinstance(v, str) and v, "a string", {"type": "string", "minLength": 1}),
+    "string": (lambda v: isinstance(v, str) and v, "a string that is not empty", {"type": "string", "minLength": 1}),
     "boolean": (lambda v: isinstance(v, bool), "true or false", {"type": "boolean"}),
     "strings": (_is_strings, "a list of strings", _STRINGS),
     "table": (lambda v: isinstance(v, dict), "a table", {"type": "object"}),

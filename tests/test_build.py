@@ -212,3 +212,9 @@ def test_each_target_gets_the_branches_of_its_platform(target, op):
     def f(x): return lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos, default=jnp.exp)
     text = build.Program(f, [spec.parse("f32[3]")]).text(targets.parse(target))
     assert [o for o in ("sine", "cosine", "exponential") if f"stablehlo.{o}" in text] == [op]
+
+
+@pytest.mark.parametrize("name", ["nosuch", "params"])
+def test_what_cannot_be_donated_is_named(name):
+    with pytest.raises(AotError, match=f"donate: there is no argument '{name}'\nhint: there are: x; stored weights cannot"):
+        Program(lambda params, x: x @ params["w"], [F23], weights={"params": W}, donate=[name])

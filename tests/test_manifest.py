@@ -28,7 +28,7 @@ WRONG = [
     ("name = 1", "aot.toml:1: name: unknown key; known are: project, function, profile"),
     ("[[function]]\nfunction = 'm.py:f'", "aot.toml:1: the key 'project' is missing"),
     ("[project]\n", "aot.toml:1: project: the key 'name' is missing"),
-    ("[project]\nname = 3", "aot.toml:2: project.name: expected a string, got 3"),
+    ("[project]\nname = 3", "aot.toml:2: project.name: expected a string that is not empty, got 3"),
     ("[project]\nname = 'p'\n\ntargts = ['cpu']", "aot.toml:4: project.targts: unknown key; did you mean 'targets'?"),
     ("[project]\nname = 'p'\ntargets = 'cpu'", "aot.toml:3: project.targets: expected a list of strings, got 'cpu'"),
     (HEAD + "[[function]]\nname = 'f'", "aot.toml:3: function[0]: the key 'function' is missing"),
