@@ -23,7 +23,7 @@ import numpy as np
 import aot_runtime
 from aot import __version__, provenance
 from aot.errors import AotError
-from aot.files import replacing
+from aot.files import is_file_name, replacing
 from aot_runtime import SAFETENSORS, host_info
 
 SCHEMA = 1
@@ -140,8 +140,9 @@ def _contents(functions: list[Function], weights: Mapping[str, np.ndarray],
               described: dict) -> Iterator[tuple[str, list]]:
     """Every member but the manifest, as (name, list of bytes); fills in `described` on the way."""
     for fn in functions:
-        if fn.name in described or not fn.name or "/" in fn.name:
-            raise AotError(f"function name {fn.name!r}: names must be different and without '/'")
+        if fn.name in described or not is_file_name(fn.name):
+            raise AotError(f"function name {fn.name!r}: names must be different, of one line, without '/' and '\\', and not begin "
+                           "with '.'")
         described[fn.name] = entry = _describe_function(fn)
         if fn.program is not None:
             yield entry["program"], [fn.program]

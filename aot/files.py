@@ -31,6 +31,11 @@ def replacing(path: str) -> Iterator[BinaryIO]:
             os.unlink(temporary)
 
 
+def is_file_name(name: str) -> bool:
+    """Whether a file in any folder, or a member of an artifact, may be called so: one line, and no path."""
+    return name.isprintable() and bool(name) and not name.startswith(".") and "/" not in name and "\\" not in name
+
+
 def write_text(path: str, text: str) -> None:
     """Replace a file by this text, or leave it as it was."""
     with replacing(path) as f:

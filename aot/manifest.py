@@ -16,6 +16,7 @@ from typing import Any
 
 from aot import targets
 from aot.errors import AotError
+from aot.files import is_file_name
 from aot.pipeline import OPTIONS
 
 FILE = "aot.toml"
@@ -256,7 +257,7 @@ def items(manifest: Manifest, profile: str = "release", entries: Sequence[dict] 
         for item in _signatures(manifest, f, at):
             resolved = _resolve(manifest, item, over)
             name = resolved["name"]
-            if "/" in name or name.startswith("."):
+            if not is_file_name(name):
                 manifest.fail((*at, "name"), f"{name!r} cannot be the name of a file")
             if any(name == other["name"] for other in found):
                 manifest.fail((*at, "name"), f"there are two functions {name!r}", "give one of them another `name`")

@@ -369,6 +369,8 @@ ERRORS = [
     (["compile", "model.py:square", "-a", "x.npy:w"], 1, "x.npy: a single array, which has no name 'w'"),
     (["compile", "model.py:square", "-a", "f32[]", "-o", "/dev/null"], 1, "cannot be written: it is not an ordinary file"),
     (["compile", "model.py:square", "-a", "f32[]", "-o", "."], 1, "cannot be written: it is a directory"),
+    *((["compile", "model.py:square", "-a", "f32[]", "--name", name], 1, "names must be different, of one line")
+      for name in (".", "..", "a/b", "../a", "a\\b", "a\nb", ".a", "\udcff")),
     (["compile"], 2, "Missing argument"),
     (["compile", "model.py:square", "--wrong"], 2, "No such option"),
     (["fly"], 2, "No such command 'fly'"),
@@ -406,7 +408,7 @@ def artifacts(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("args, code, message", ERRORS, ids=[" ".join(e[0]) for e in ERRORS])
+@pytest.mark.parametrize("args, code, message", ERRORS, ids=[ascii(" ".join(e[0])) for e in ERRORS])
 def test_errors(aot, artifacts, args, code, message):
     for name in ("affine.aot", "cut.aot", "flipped.aot"):
         if not os.path.exists(name):
@@ -582,3 +584,10 @@ def test_a_current_folder_that_is_gone(here, command):
     done = subprocess.run(["sh", "-c", line], cwd=here, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
     assert "the current folder does not exist any more" in done.stderr or "m.aot: no such file" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["ü n", "a.b", "数", "f (1)", "a:b"])
+def test_functions_may_have_other_names(good, name):
+    assert name in good("compile", "model.py:square", "-a", "f32[3]", "--name", name)
+    assert name in good("verify", f"{name}.aot")
+    assert (aot_runtime.load(f"{name}.aot")[name](np.ones(3, np.float32)) == 1).all()
