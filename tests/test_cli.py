@@ -369,7 +369,7 @@ ERRORS = [
     (["compile", "model.py:square", "-a", "x.npy:w"], 1, "x.npy: a single array, which has no name 'w'"),
     (["compile", "model.py:square", "-a", "f32[]", "-o", "/dev/null"], 1, "cannot be written: it is not an ordinary file"),
     (["compile", "model.py:square", "-a", "f32[]", "-o", "."], 1, "cannot be written: it is a directory"),
-    *((["compile", "model.py:square", "-a", "f32[]", "--name", name], 1, "names must be different, of one line")
+    *((["compile", "model.py:square", "-a", "f32[]", "--name", name, "-o", "m.aot"], 1, "names must be different, of one line")
       for name in (".", "..", "a/b", "../a", "a\\b", "a\nb", ".a", "\udcff")),
     (["compile"], 2, "Missing argument"),
     (["compile", "model.py:square", "--wrong"], 2, "No such option"),
