@@ -141,8 +141,8 @@ def _contents(functions: list[Function], weights: Mapping[str, np.ndarray],
     """Every member but the manifest, as (name, list of bytes); fills in `described` on the way."""
     for fn in functions:
         if fn.name in described or not is_file_name(fn.name):
-            raise AotError(f"function name {fn.name!r}: names must be different, of one line, without '/' and '\\', and must not "
-                           "begin with '.'")
+            raise AotError(f"function name {fn.name!r}: names must be different, of one line, without '/' and '\\', "
+                           "and must not begin with '.'")
         described[fn.name] = entry = _describe_function(fn)
         if fn.program is not None:
             yield entry["program"], [fn.program]
