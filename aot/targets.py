@@ -99,10 +99,11 @@ GPUS = {
 }
 GPU_ALIASES = {"sm_80": "a100", "sm_89": "l4", "sm_90": "h100", "sm_100": "b200"}
 
-#: format of exported files -> package that it needs, and the options that may follow a colon
+#: format of exported files -> package that it needs ("" for none), and the options that may follow a colon
 FORMATS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "onnx": ("onnx", {str(v): {"opset": v} for v in range(18, 29)}),
     "tflite": ("ai_edge_litert", {"2.14": {"runtime": "2.14"}, "float16": {"quantize": "float16"}}),
+    "c": ("", {}),
 }
 
 #: generation -> (topology of one host, memory of one device, number of axes)
@@ -155,7 +156,7 @@ def _parse(text: str) -> Target:
     known = {"cpu": CPU_LEVELS, "cuda": [*GPUS, *GPU_ALIASES], "tpu": TPUS, **{k: v[1] for k, v in FORMATS.items()}}.get(kind)
     if known is None:
         raise AotError(f"unknown target {text!r}",
-                       hint="targets are cpu, cpu:x86-64-v3, cuda:CHIP, tpu:GENERATION, pjrt:PATH, stablehlo, onnx and tflite; "
+                       hint="targets are cpu, cpu:x86-64-v3, cuda:CHIP, tpu:GENERATION, pjrt:PATH, stablehlo, onnx, tflite and c; "
                             "`aot targets` lists them")
     raise AotError(f"unknown target {text!r}", hint="there are: " + ", ".join(f"{kind}:{k}" for k in known))
 
@@ -196,7 +197,8 @@ def unavailable(target: Target) -> tuple[str, str] | None:
             return f"this CPU lacks {', '.join(missing)}", "build it on a CPU of this level"
     if target.plugin and not os.path.isfile(target.plugin):
         return f"there is no file {target.plugin}", "pjrt:PATH names the shared library of a PJRT plugin"
-    if target.is_file and importlib.util.find_spec(package := FORMATS[target.kind][0]) is None:
+    package = FORMATS[target.kind][0] if target.is_file else ""
+    if package and importlib.util.find_spec(package) is None:
         return f"the package {package} is not installed", f"pip install 'aotc[{target.kind}]'"
     if target.kind in ("cuda", "tpu") and plugin_path(target.kind) is None:
         from aot_runtime import PLUGINS

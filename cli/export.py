@@ -14,7 +14,7 @@ from ._verified import print_cases
 
 @click.command("export")
 @function_options
-@click.option("--format", "-f", "format", required=True, help="onnx, tflite or stablehlo.")
+@click.option("--format", "-f", "format", required=True, help="onnx, tflite, c or stablehlo.")
 @click.option("--output", "-o", metavar="FILE", help="The file to write.  [default: NAME and the format's suffix]")
 @click.option("--opset", type=int, help="ONNX: the version of the operators, 18 to 28.  [default: 21]")
 @click.option("--dynamic-batch", is_flag=True, help="ONNX: let the first axis of every input have any size.")
@@ -47,7 +47,7 @@ def command(function: str, format: str, output: str | None, opset: int | None, d
     path = output or source.name + formats.suffix(format)
     keep_inputs(path, function, **options)
     with stage(f"writing {path}"):
-        made = formats.export(source, format, path, **chosen)
+        made, _ = formats.export(source, format, path, **chosen)
     report = None
     if not no_verify:
         with stage(f"verifying {path}"):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,13 +21,19 @@ class Format:
     `save(path) -> files` or raises `report.Refused`, and optionally `KEEP` and `COMPOSITES` (see `stablehlo.read`); its
     submodule `run` has `open_file(path)`, which gives a function from the program's inputs to its results.
     options: those of `export`, with a word of help.  from_source: `export` takes the Source instead of its Program.
-    runtime: the package that runs the files, "" for one that is always there.
+    runtime: the package that runs the files, "" for one that is always there.  What else must be there, `missing` in `run` says.
     """
     suffix: str
     module: str
     options: Mapping[str, str]
     from_source: bool = False
     runtime: str = ""
+
+    def missing(self) -> str:
+        """Why files of this format cannot be run here, "" where they can."""
+        if self.runtime and importlib.util.find_spec(self.runtime) is None:
+            return f"the package {self.runtime} is not installed"
+        return getattr(self.load("run"), "missing", str)()
 
     def load(self, part: str = "") -> Any:
         """The module, or its submodule of this name."""
@@ -41,6 +48,7 @@ FORMATS = {
                                                           "quantize": "float16 or int8",
                                                           "calibration": "for int8: lists of typical inputs"},
                      runtime="ai_edge_litert"),
+    "c": Format(".c", "aot.exporters.c", {}),
     "stablehlo": Format(".mlirbc", "aot.exporters.portable", {"composites": "keep the names of functions of aot.nn"},
                         from_source=True),
 }
@@ -65,8 +73,8 @@ def of_path(path: str) -> str:
     raise AotError(f"{path}: no exported file", hint="files end with " + ", ".join(r.suffix for r in FORMATS.values()))
 
 
-def export(source: Source, format: str, path: str | os.PathLike, **options: Any) -> Any:
-    """Write a source to a file -> what the format's `export` returned, with the files written as `files`.
+def export(source: Source, format: str, path: str | os.PathLike, **options: Any) -> tuple[Any, list[str]]:
+    """Write a source to a file -> (what the format's `export` returned, the files that were written).
 
     Raises Refused with all that the format cannot express, AotError for an unknown format or option.
     """
@@ -79,5 +87,4 @@ def export(source: Source, format: str, path: str | os.PathLike, **options: Any)
     program = source if row.from_source else source.program(getattr(module, "KEEP", ()), getattr(module, "COMPOSITES", ()))
     made = module.export(program, input_names=source.inputs or None, output_names=source.outputs or None,
                          metadata={"function": source.name}, **options)
-    made.save(os.fspath(path))
-    return made
+    return made, made.save(os.fspath(path))

@@ -16,13 +16,14 @@ def export(task: dict[str, Any]) -> dict[str, Any]:
     Raises Refused with all that the format cannot express, and AotError where the results differ."""
     target, path = targets.parse(task["target"]), task["path"]
     found = source.of_artifact(task["artifact"], task["item"]["name"])
-    made = formats.export(found, target.kind, path, **target.options)
+    made, files = formats.export(found, target.kind, path, **target.options)
     if task["item"]["golden"]:
         report = verify.verify(found, path, **getattr(made, "verification", {}))
         if not report["ok"]:
             wrong = "; ".join(f"{c['name']}: {c['outcome']} {c.get('why') or ''}".strip() for c in report["cases"]
                               if c["outcome"] not in ("right", "skipped"))
-            os.unlink(path)
+            for file in files:
+                os.unlink(file)
             raise AotError(f"the {target.kind} file does not compute what XLA does ({wrong})",
                            hint=f"`aot export {task['artifact']} --format {target.kind}` shows by how much")
-    return {"files": [p for p in (path, path + ".data") if os.path.exists(p)], "size": os.path.getsize(path)}
+    return {"files": files, "size": sum(map(os.path.getsize, files))}

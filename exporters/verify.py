@@ -5,7 +5,6 @@ end the process, and some inputs would keep a loop running for ever.
 """
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -89,9 +88,8 @@ def beside(artifact: str | os.PathLike, rtol: float | None = None) -> list[dict[
 def _beside(artifact: str | os.PathLike, function: str, name: str, path: str, options: Mapping[str, Any],
             rtol: float | None) -> dict[str, Any]:
     row = formats.FORMATS[name]
-    if row.runtime and importlib.util.find_spec(row.runtime) is None:
-        why = f"not run: the package {row.runtime} is not installed"
-        return {"file": path, "format": name, "function": function, "cases": [], "ok": None, "why": why}
+    if why := row.missing():
+        return {"file": path, "format": name, "function": function, "cases": [], "ok": None, "why": f"not run: {why}"}
     how: dict[str, Any] = {}
     if "quantize" in options:
         how = dict(row.load().VERIFICATION[options["quantize"]])

@@ -600,7 +600,7 @@ def test_command_line(tmp_path, monkeypatch, capfd, arguments, status, text):
 
 
 def test_format_table(tmp_path):
-    made = formats.export(program_of(network, IMAGE), "tflite", tmp_path / "m.tflite")
+    made, _ = formats.export(program_of(network, IMAGE), "tflite", tmp_path / "m.tflite")
     assert made.inputs == [("x",)] and (tmp_path / "m.tflite").read_bytes()[4:8] == b"TFL3"
 
 

@@ -155,7 +155,9 @@ def _source(l: Lowering, signature: str, name: str) -> str:
     places = {s.name: s.offset for s in l.memory.work}
     body = re.sub(r"@(\w+)@", lambda m: str(places[m[1]]), "\n".join(l.w.lines))
     variables = [f"  {s.ctype.value if not s.ctype.is_small_float else s.ctype.stored} {s.name} = 0;" for s in l.memory.locals]
-    ignored = [f"  (void){s.name};" for s in l.memory.locals]
+    names = re.findall(r"(\w+)(?:, |\)$)", signature)
+    unused = [n for n in names[:-1] if not re.search(rf"\b{n}\b", body)]
+    ignored = [f"  (void){name};" for name in (*unused, *(s.name for s in l.memory.locals))]
     constants = [f"static const {s.ctype.stored} {_constant_name(s, array)}[{s.size}] = {{\n{initializer(array, s.ctype)}\n}};"
                  for s, array in l.constants.values()]
     functions = list(l.functions.values())
@@ -174,8 +176,10 @@ def _header(name: str, signature: str, about: dict[str, Any]) -> str:
     guard, upper = f"{name.upper()}_H", name.upper()
     rows = [f" *   {p['name']}: {p['dtype']}[{','.join(map(str, p['shape']))}]{', written' if kind == 'outputs' else ''}"
             for kind in ("inputs", "outputs") for p in about[kind]]
-    complex_ = "complex" in json.dumps(about)
     plain = signature.replace("restrict ", f"{upper}_RESTRICT ")
+    as_complex = {t: f"{name}_{t.split()[0]}_complex" for t in ("float complex", "double complex") if t in plain}
+    for t, alias in as_complex.items():
+        plain = plain.replace(t, alias)
     return f"""/* {name}, a function of arrays.  Arrays are dense and row-major; they may not overlap.
  *
 {os.linesep.join(rows)}
@@ -191,13 +195,13 @@ def _header(name: str, signature: str, about: dict[str, Any]) -> str:
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-{"#include <complex.h>" if complex_ else ""}
+
 #ifdef __cplusplus
-#define {upper}_RESTRICT
-extern "C" {{
+{_lines("#include <complex>", as_complex)}#define {upper}_RESTRICT
+{_lines(*(f"typedef std::complex<{t.split()[0]}> {alias};" for t, alias in as_complex.items()))}extern "C" {{
 #else
-#define {upper}_RESTRICT restrict
-#endif
+{_lines("#include <complex.h>", as_complex)}#define {upper}_RESTRICT restrict
+{_lines(*(f"typedef {t} {alias};" for t, alias in as_complex.items()))}#endif
 
 #define {upper}_WORKSPACE {about["workspace"]}
 
@@ -208,6 +212,11 @@ extern "C" {{
 #endif
 #endif
 """
+
+
+def _lines(*lines: Any) -> str:
+    """Lines of text; nothing where the last one is empty."""
+    return "".join(f"{line}\n" for line in lines if isinstance(line, str)) if lines and lines[-1] else ""
 
 
 def _folded(text: str, width: int = 116) -> str:

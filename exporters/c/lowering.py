@@ -6,7 +6,7 @@ modules `rows_*`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -82,9 +82,11 @@ class Plan:
         if op.name in VIEWS:
             source = op.operands[0]
             return len(users) > 1 and source not in self.stored and not self.is_plain(source)
-        if v.rank == 0 or len(users) != 1:
+        if len(users) != 1:
             return True
         user = users[0]
+        if v.rank == 0:
+            return not is_expression(user) or user.result.rank > 0
         expands = user.name == "broadcast_in_dim" and user.result.type.size > v.type.size
         return expands or not (is_expression(user) or user.name in STREAMING)
 
@@ -154,10 +156,11 @@ class Scope:
         self.lowering.w.line(f"const {t.value} {name} = {expression};")
         return name
 
-    def region(self, block: Block, operands: Sequence[str]) -> list[str]:
-        """The results of a region of scalars."""
+    def region(self, block: Block, operands: Sequence[str | Callable[[], str]]) -> list[str]:
+        """The results of a region of scalars.  An operand may be a function: it is asked for what the region uses."""
         env = self.lowering.env
-        env.update(zip(block.args, operands))
+        used = {v for op in block.ops for v in op.operands}.union(block.outputs)
+        env.update((v, x if isinstance(x, str) else x()) for v, x in zip(block.args, operands) if v in used)
         for op in block.ops:
             if op.name == "constant":
                 continue
@@ -240,8 +243,8 @@ class Lowering:
             elif op.name == "reshape" and isinstance(found := self.env.get(op.operands[0]), Buffer):
                 self.bind(op.result, found.storage)
             elif is_expression(op):
-                if op.result in self.plan.stored:
-                    self.store(op.result)
+                if op.result in self.plan.stored and op.name != "constant":
+                    self.stored(op.result)
             elif op.name in ROWS:
                 self.comment(op)
                 ROWS[op.name](self, op)
@@ -272,7 +275,13 @@ class Lowering:
 
     def new(self, v: Value) -> Buffer:
         """A place for a value: where it is wanted, or a new one."""
-        return self.bind(v, self.targets.pop(v, None) or self.memory.new(of(v.dtype), v.type.size))
+        return self.bind(v, self.place_for(v))
+
+    def place_for(self, v: Value) -> Storage:
+        wanted = self.targets.pop(v, None)
+        if wanted is not None and all(self.plan.last.get(u, -1) < self.place for u in self.bound.get(wanted, ())):
+            return wanted
+        return self.memory.new(of(v.dtype), v.type.size)
 
     def temporary(self, ctype: CType, *shape: int) -> Buffer:
         """Room for a row's own use."""
@@ -295,22 +304,21 @@ class Lowering:
         found = self.env.get(v)
         if isinstance(found, Buffer):
             return found
-        if found is None and (array := v.constant) is not None and not is_splat(array):
-            return self.constant(v)
-        self.store(v)
-        return self.env[v]
+        if found is None and (array := v.constant) is not None:     # users go on to know its value
+            return Buffer(self.compute(v), v.shape) if is_splat(array) else self.constant(v)
+        return self.bind(v, self.compute(v))
 
-    def store(self, v: Value) -> None:
+    def compute(self, v: Value) -> Storage:
         """Compute an expression into memory."""
         if v.op is not None:
             self.comment(v.op)
         flat = self.is_flat(v)
         shape = (v.type.size,) if flat else v.shape
         with self.kernel():
-            made = self.targets.pop(v, None) or self.memory.new(of(v.dtype), v.type.size)
+            made = self.place_for(v)
             with self.w.loops(shape) as at:
                 self.put(Buffer(made, shape), at, Scope(self, flat).get(v, at))
-        self.bind(v, made)
+        return made
 
     def is_flat(self, v: Value) -> bool:
         """Whether an expression reads all its operands at the number of the element that it computes."""
@@ -327,13 +335,15 @@ class Lowering:
             return op.name == "reshape" and self.is_flat(op.operands[0])
         return all(self.is_flat(x) for x in op.operands)
 
-    def may_overwrite(self, v: Value) -> Buffer | None:
-        """The place of an operand that this operation is the last to need, so that its result may be made there."""
+    def may_overwrite(self, v: Value, captured: Collection[Value] = ()) -> Buffer | None:
+        """The place of an operand that this operation is the last to need, so that its result may be made there.
+
+        captured: what its regions use."""
         found = self.env.get(v)
         if not isinstance(found, Buffer) or found.storage.kind not in ("work", "local"):
             return None
         others = self.bound.get(found.storage, set())
-        dead = all(u in self.plan.own and self.plan.last.get(u, -1) <= self.place for u in others)
+        dead = all(u in self.plan.own and self.plan.last.get(u, -1) <= self.place and u not in captured for u in others)
         return found if dead else None
 
     # ---- kernels ----

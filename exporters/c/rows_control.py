@@ -1,9 +1,11 @@
 """Rows of control flow: while, case, if, and the values that a region hands out."""
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from aot.exporters.stablehlo import Block, Op, Value
 
-from .lowering import Lowering, Plan, row
+from .lowering import Lowering, row, used_in
 from .memory import Buffer, Storage
 from .types import of
 
@@ -12,40 +14,49 @@ from .types import of
 def while_(l: Lowering, op: Op) -> None:
     """State that changes lies in places of its own; what the body hands on unchanged stays where it is."""
     condition, body = op.regions
+    captured, places = used_in(condition) | used_in(body), [l.stored(v) for v in op.operands]
     state: list[Storage] = []
-    for init, start, arg, out, result in zip(op.operands, condition.args, body.args, body.outputs, op.results):
-        place = l.stored(init)
-        storage = place.storage if out is arg else _own(l, init, place)
-        state.append(storage)
-        for v in (start, arg, result):
-            l.bind(v, storage)
+    for init, place, arg, out in zip(op.operands, places, body.args, body.outputs):
+        shared = sum(b.storage is place.storage for b in places) > 1
+        state.append(place.storage if out is arg else _own(l, init, place, shared, captured))
+    changed = [s for s, arg, out in zip(state, body.args, body.outputs) if out is not arg]
     l.memory.enter()
     with l.w.block("for (;;)"):
+        _hold(l, condition.args, state, changed)
+        for v, s in zip(op.results, state):
+            l.bound[s].add(v)       # the body wants the state as it is
         going, = l.block(condition)
         with l.w.block():
             l.w.line(f"if (!{l.element(going, [])}) break;")
+        _hold(l, body.args, state, changed)
         _advance(l, body, state)
     l.memory.leave()
+    _hold(l, op.results, state, changed)
 
 
-def _own(l: Lowering, init: Value, place: Buffer) -> Storage:
+def _hold(l: Lowering, values: Sequence[Value], state: Sequence[Storage], changed: Sequence[Storage]) -> None:
+    """The state is known as these values now, and what changes of it as nothing else."""
+    for s in changed:
+        l.bound[s] = set()
+    for v, s in zip(values, state):
+        l.bind(v, s)
+
+
+def _own(l: Lowering, init: Value, place: Buffer, shared: bool, captured: Collection[Value]) -> Storage:
     """A place for state that starts with a value."""
-    if (found := l.may_overwrite(init)) is not None:
+    if init.constant is not None and place.storage.kind != "constant":
+        return place.storage        # made for this loop
+    if not shared and (found := l.may_overwrite(init, captured)) is not None:
         return found.storage
     made = l.memory.new(of(init.dtype), init.type.size)
     l.copy(place, made)
     return made
 
 
-def _advance(l: Lowering, body: Block, state: list[Storage]) -> None:
+def _advance(l: Lowering, body: Block, state: Sequence[Storage]) -> None:
     """One step: the new state is computed in place where the old one is not needed any more, or else copied."""
-    plan, wanted = Plan(body), {}
-    places = {r: i for i, op in enumerate(body.ops) for r in op.results}
-    for arg, out, storage in zip(body.args, body.outputs, state):
-        if out in places and body.outputs.count(out) == 1 and plan.last.get(arg, -1) < places[out]:
-            wanted[out] = storage
-    found = l.block(body, wanted)
-    moves = [(b, s) for b, s in zip(found, state) if b.storage is not s]
+    wanted = {out: s for out, s in zip(body.outputs, state) if _made_in(body, out)}
+    moves = [(b, s) for b, s in zip(l.block(body, wanted), state) if b.storage is not s]
     changed = {s for _, s in moves}
     for i, (b, s) in enumerate(moves):
         if b.storage in changed:                # another piece of state, as it was before this step

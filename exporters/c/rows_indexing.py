@@ -59,7 +59,7 @@ def scatter(l: Lowering, op: Op) -> None:
     xs, updates = op.operands[:n], op.operands[n + 1:]
     d, rank = op.attrs["scatter_dimension_numbers"], xs[0].rank
     indices, given = l.stored(op.operands[n]), [l.stored(u) for u in updates]
-    outs = [changed(l, x, r) for x, r in zip(xs, op.results)]
+    outs = [changed(l, x, r, [indices, *given]) for x, r in zip(xs, op.results)]
     shape = updates[0].shape
     batch_dims = [i for i in range(len(shape)) if i not in d.update_window_dims]
     gone = {*d.inserted_window_dims, *d.input_batching_dims}
@@ -79,10 +79,14 @@ def scatter(l: Lowering, op: Op) -> None:
                 at[i] = v
             place = [s + offsets[window[axis]] if axis in window else s for axis, s in enumerate(start)]
             scope = Scope(l)
-            old = [scope.let(o.ctype, l.load(o, place)) for o in outs]
-            new = [scope.let(g.ctype, l.load(g, at)) for g in given]
-            for out, value in zip(outs, scope.region(op.regions[0], [*old, *new])):
+            elements = [*(element(scope, o, place) for o in outs), *(element(scope, g, at) for g in given)]
+            for out, value in zip(outs, scope.region(op.regions[0], elements)):
                 l.put(out, place, value)
+
+
+def element(scope: Scope, b: Buffer, at: Sequence[Index]) -> Callable[[], str]:
+    """What loads an element."""
+    return lambda: scope.let(b.ctype, scope.lowering.load(b, at))
 
 
 @row("sort")
@@ -125,8 +129,7 @@ def _merge_sort(l: Lowering, op: Op, xs: Sequence[Buffer], order: Buffer, room: 
             w.line(f"ptrdiff_t {i} = {start}, {j} = {middle}, {k} = {start};")
             with w.block(f"while ({i} < {middle} && {j} < {end})"):
                 scope = Scope(l)
-                pair = [[scope.let(x.ctype, l.load(x, at(Index.of(f"{a}[{p}]", n)))) for x in xs] for p in (j, i)]
-                before, = scope.region(op.regions[0], [v for x in zip(*pair) for v in x])
+                before, = scope.region(op.regions[0], [element(scope, x, at(Index.of(f"{a}[{p}]", n))) for x in xs for p in (j, i)])
                 w.line(f"{b}[{k}++] = {before} ? {a}[{j}++] : {a}[{i}++];")
             w.line(f"while ({i} < {middle}) {b}[{k}++] = {a}[{i}++];")
             w.line(f"while ({j} < {end}) {b}[{k}++] = {a}[{j}++];")

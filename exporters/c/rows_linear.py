@@ -46,7 +46,8 @@ def fft(l: Lowering, op: Op) -> None:
         scale = f" / {math.prod(lengths)}" if inverse else ""
         with l.w.loops(op.shape) as at:
             value = l.load(whole, at)
-            l.put(out, at, f"creal({value}){scale}" if out.ctype.kind == "f" else f"{value}{scale}")
+            value = f"creal({value}){scale}" if out.ctype.kind == "f" else f"{value}{scale}"
+            l.put(out, at, f"({out.ctype.value})({value})")
 
 
 def _transform(l: Lowering, whole: Buffer, axis: int, extents: Sequence[int], line: Buffer, room: Buffer, inverse: bool) -> None:
@@ -108,7 +109,7 @@ def cholesky(l: Lowering, op: Op) -> None:
             l.w.line(f"{name}({l.pointer(work, written=True)}, {n});")
             with l.w.loops((n, n)) as at:
                 value = l.load(work, at if lower else at[::-1])
-                l.put(out, [*batch, *at], t.rounded(_conjugate(t, value) if not lower else value))
+                l.put(out, [*batch, *at], _conjugate(t, value) if not lower else value)
 
 
 def _cholesky(name: str, t: CType) -> str:
@@ -163,7 +164,7 @@ def triangular_solve(l: Lowering, op: Op) -> None:
                         w.line(f"{total} -= {l.load(factor, [i, inner])} * {l.load(line, [inner])};")
                     l.put(line, [i], total if unit else f"{total} / {l.load(factor, [i, i])}")
                 with w.loop(n) as i:
-                    l.put(out, at_b(i), t.rounded(l.load(line, [i])))
+                    l.put(out, at_b(i), l.load(line, [i]))
 
 
 # ---- random bits -----------------------------------------------------------------------------------------------------------

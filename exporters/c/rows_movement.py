@@ -78,19 +78,19 @@ def dynamic_slice(l: Lowering, op: Op) -> None:
 def dynamic_update_slice(l: Lowering, op: Op) -> None:
     x, update = op.operands[:2]
     piece = l.stored(update)
-    out = changed(l, x, op.result)
+    out = changed(l, x, op.result, [piece])
     with l.kernel():
         begin = starts(l, op.operands[2:], [n - m for n, m in zip(x.shape, update.shape)])
         with l.w.loops(update.shape) as at:
             l.put(out, [i + b for i, b in zip(at, begin)], l.load(piece, at))
 
 
-def changed(l: Lowering, x: Value, result: Value) -> Buffer:
+def changed(l: Lowering, x: Value, result: Value, read: Sequence[Buffer]) -> Buffer:
     """The place of a result that is an operand with some elements changed, holding the operand: its own place if nothing else
-    needs it, or a copy."""
+    needs it, or a copy.  read: what else the operation reads."""
     source = l.stored(x)
     own = l.may_overwrite(x)
-    if own is not None:
+    if own is not None and all(b.storage is not own.storage for b in read):
         l.targets.pop(result, None)
         return l.bind(result, own.storage)
     out = l.new(result)

@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+
 from aot.exporters.stablehlo import Op, Value
 
 from .index import Index
@@ -52,6 +54,8 @@ def arranged(l: Lowering, x: Value, order: Sequence[int]) -> Buffer:
     shape = tuple(x.shape[i] for i in order)
     if [i for i in order if x.shape[i] != 1] == [i for i in range(x.rank) if x.shape[i] != 1]:
         return l.stored(x).reshaped(shape)
+    if (array := x.constant) is not None and x not in l.env:
+        return Buffer(l.table(np.ascontiguousarray(np.transpose(array, order))), shape)
     plain = l.plan.is_plain(x)
     source = None if plain else l.stored(x)
     with l.kernel():
@@ -93,7 +97,7 @@ def _added(acc: CType, total: str, term: str) -> str:
 def _matrix(name: str, a: CType, b: CType, out: CType) -> str:
     acc = accumulator(out)
     term = _added(acc, "sum[r][c]", _multiplied(acc, a, b, "x[(i + r) * k + p]", "y[p * n + j + c]"))
-    stored = out.store(out.rounded("sum[r][c]"))
+    stored = out.store("sum[r][c]")
     return f"""
 /* out = x y for x of m rows and k columns, y of k rows and n columns. */
 static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {out.stored} *restrict out,
@@ -134,7 +138,7 @@ static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {
       for (int c = 0; c < {lanes}; c++) {_added(acc, "lane[c]", term)}
     for (int c = 0; c < k - p; c++) {_added(acc, "lane[c]", term)}
     for (int c = 0; c < {lanes}; c++) {_added(acc, "sum", "lane[c]")}
-    out[i] = {out.store(out.rounded("sum"))};
+    out[i] = {out.store("sum")};
   }}
 }}"""
 
@@ -189,7 +193,7 @@ def convolution(l: Lowering, op: Op) -> None:
         if total is not out:
             with w.loop(out.storage.size) as i:
                 line = (out.storage.size,)
-                l.put(out.reshaped(line), [i], t.rounded(l.load(total.reshaped(line), [i])))
+                l.put(out.reshaped(line), [i], l.load(total.reshaped(line), [i]))
 
 
 def padded(l: Lowering, op: Op) -> Buffer:

@@ -20,18 +20,22 @@ from .memory import ALIGN
 FLAGS = ("-std=c99", "-O1", "-shared", "-fPIC", "-w")
 
 
-def compiler() -> str:
-    """The C compiler: $CC, cc, gcc or clang.  Raises AotError where there is none."""
-    for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
-        if name and (found := shutil.which(name)):
-            return found
-    raise AotError("running exported C needs a C compiler", hint="install gcc or clang, or set CC")
+def compiler() -> str | None:
+    """The C compiler: $CC, cc, gcc or clang."""
+    return next((found for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and (found := shutil.which(name))), None)
+
+
+def missing() -> str:
+    """Why exported files cannot be run here."""
+    return "" if compiler() else "there is no C compiler"
 
 
 def build(source: str, folder: str, flags: Sequence[str] = FLAGS) -> str:
     """Compile a source file to a shared library in a folder -> its path.  Raises AotError with what the compiler says."""
-    library = os.path.join(folder, "program.so")
-    done = subprocess.run([compiler(), *flags, source, "-o", library, "-lm"], capture_output=True, text=True)
+    library, found = os.path.join(folder, "program.so"), compiler()
+    if found is None:
+        raise AotError("running exported C needs a C compiler", hint="install gcc or clang, or set CC")
+    done = subprocess.run([found, *flags, source, "-o", library, "-lm"], capture_output=True, text=True)
     if done.returncode:
         raise AotError(f"the C compiler does not take the file: {done.stderr.strip()[:2000]}")
     return library

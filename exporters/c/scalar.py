@@ -1,7 +1,7 @@
 """Rows of elementwise operations: a C expression from expressions of the operands, which are names or literals.
 
-A row is `row(op, t, *operands) -> expression`; t is the element type of the first operand.  Results are values of the result's
-type: integers wrap around, and floats that C has not are rounded after each operation.
+A row is `row(op, t, *operands) -> expression`; t is the element type of the first operand.  Integers wrap around.  Floats that
+C has not are computed in float32, and rounded where they are stored or converted (as XLA does, which fuses like this).
 """
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _arithmetic(sign: str, of_bools: str) -> Row:
     def row(op: Op, t: CType, x: str, y: str) -> str:
         if t.kind in "iu":
             return wrapped(t, x, sign, y)
-        return t.rounded(f"{x} {sign} {y}") if t.kind in "fc" else f"{x} {of_bools} {y}"
+        return f"{x} {sign} {y}" if t.kind in "fc" else f"{x} {of_bools} {y}"
     return row
 
 
@@ -55,17 +55,17 @@ ROWS["subtract"] = _arithmetic("-", "!=")
 def _divide(op: Op, t: CType, x: str, y: str) -> str:
     if t.kind == "c":
         return f"aot_div_{t.brief}({x}, {y})"
-    return t.rounded(f"{x} / {y}") if t.kind == "f" else f"aot_div_{t.brief}({x}, {y})"
+    return f"{x} / {y}" if t.kind == "f" else f"aot_div_{t.brief}({x}, {y})"
 
 
 @scalar("remainder")
 def _remainder(op: Op, t: CType, x: str, y: str) -> str:
-    return t.rounded(_libm("fmod", t, x, y)) if t.kind == "f" else f"aot_rem_{t.brief}({x}, {y})"
+    return _libm("fmod", t, x, y) if t.kind == "f" else f"aot_rem_{t.brief}({x}, {y})"
 
 
 @scalar("power")
 def _power(op: Op, t: CType, x: str, y: str) -> str:
-    return f"aot_pow_{t.brief}({x}, {y})" if t.kind in "iuc" else t.rounded(_libm("pow", t, x, y))
+    return f"aot_pow_{t.brief}({x}, {y})" if t.kind in "iuc" else _libm("pow", t, x, y)
 
 
 def _extreme(name: str, of_bools: str) -> Row:
@@ -128,7 +128,7 @@ def _function(real: str, of_complex: str = "") -> Row:
             return f"aot{of_complex}_{t.brief}({x})" if of_complex.startswith("_") else _libm(of_complex, t, x)
         if t.kind != "f":
             raise Inexpressible(f"it is not defined for {t.brief}")
-        return t.rounded(_libm(real, t, x))
+        return _libm(real, t, x)
     return row
 
 
@@ -146,7 +146,7 @@ ROWS.update({
 def _rsqrt(op: Op, t: CType, x: str) -> str:
     if t.kind == "c":
         return f"aot_div_{t.brief}({literal(1 + 0j, t)}, {_libm('csqrt', t, x)})"
-    return t.rounded(f"{literal(1, t)} / {_libm('sqrt', t, x)}")
+    return f"{literal(1, t)} / {_libm('sqrt', t, x)}"
 
 
 @scalar("logistic")
@@ -154,12 +154,12 @@ def _logistic(op: Op, t: CType, x: str) -> str:
     if t.kind == "c":
         return f"aot_div_{t.brief}({literal(1 + 0j, t)}, {literal(1 + 0j, t)} + {_libm('cexp', t, '-' + x)})"
     one = literal(1, t)
-    return t.rounded(f"{one} / ({one} + {_libm('exp', t, '-' + x)})")
+    return f"{one} / ({one} + {_libm('exp', t, '-' + x)})"
 
 
 @scalar("atan2")
 def _atan2(op: Op, t: CType, y: str, x: str) -> str:
-    return f"aot_atan2_{t.brief}({y}, {x})" if t.kind == "c" else t.rounded(_libm("atan2", t, y, x))
+    return f"aot_atan2_{t.brief}({y}, {x})" if t.kind == "c" else _libm("atan2", t, y, x)
 
 
 @scalar("is_finite")
@@ -168,8 +168,7 @@ def _is_finite(op: Op, t: CType, x: str) -> str: return f"isfinite({x}) != 0" if
 
 @scalar("reduce_precision")
 def _reduce_precision(op: Op, t: CType, x: str) -> str:
-    wide = f"aot_precision_{_wide(t).brief}({x}, {op.attrs['exponent_bits']}, {op.attrs['mantissa_bits']})"
-    return t.rounded(wide)
+    return f"aot_precision_{_wide(t).brief}({x}, {op.attrs['exponent_bits']}, {op.attrs['mantissa_bits']})"
 
 
 # ---- bits ------------------------------------------------------------------------------------------------------------
@@ -210,12 +209,12 @@ def same_width(op: Op) -> bool:
 @scalar("bitcast_convert")
 def _bitcast(op: Op, t: CType, x: str) -> str:
     to = of(op.dtype)
-    if t.kind in "iu" and to.kind in "iu":
-        return f"({to.value}){x}"
-    x = t.store(x)
-    source = unsigned(t) if t.is_small_float else t
+    x, source = (t.store(x), unsigned(t)) if t.is_small_float else (x, t)
     target = unsigned(to) if to.is_small_float else to
-    return to.load(x if source == target else f"aot_bits_{source.brief}_{target.brief}({x})")
+    if source == target:
+        return to.load(x)
+    integers = source.kind in "iu" and target.kind in "iu"
+    return to.load(f"({target.value}){x}" if integers else f"aot_bits_{source.brief}_{target.brief}({x})")
 
 
 # ---- conversions and comparisons ---------------------------------------------------------------------------------------
@@ -229,7 +228,7 @@ def converted(x: str, t: CType, to: CType) -> str:
     if t == to:
         return x
     if t.kind == "c" and to.kind != "c":
-        return converted(f"{'crealf' if t.brief == 'c64' else 'creal'}({x})", PARTS[t.brief], to) if to.kind != "b" else f"{x} != 0"
+        return f"{x} != 0" if to.kind == "b" else converted(part_of(x, "real", t), PARTS[t.brief], to)
     if to.kind == "b":
         return f"{x} != 0"
     if to.kind == "c" and t.kind != "c":

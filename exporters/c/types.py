@@ -33,11 +33,11 @@ class CType:
         return f"aot_from_{self.brief}({place})" if self.is_small_float else place
 
     def store(self, value: str) -> str:
-        """A value as it goes to memory.  Values in registers are representable: nothing is rounded here."""
+        """A value as it goes to memory."""
         return f"aot_to_{self.brief}({value})" if self.is_small_float else value
 
     def rounded(self, value: str) -> str:
-        """The result of an operation as a value of this type."""
+        """A number in registers as one that can be stored without a change."""
         return f"aot_round_{self.brief}({value})" if self.is_small_float else value
 
 

@@ -353,6 +353,19 @@ def _neutral(value: Any) -> Callable:
     return rule
 
 
+def _never_negative(p: _Pass, op: Op) -> Value | None:
+    """Unsigned numbers compared with 0."""
+    answers = {"LT": (False, None), "GE": (True, None), "GT": (None, False), "LE": (None, True)}
+    known = answers.get(op.attrs["comparison_direction"])
+    if op.operands[0].dtype.kind != "u" or known is None:
+        return None
+    for k, answer in zip(reversed(op.operands), known):
+        zero = k.constant
+        if answer is not None and zero is not None and zero.size and is_splat(zero) and zero[(0,) * zero.ndim] == 0:
+            return p.add(_constant(np.broadcast_to(np.bool_(answer), op.shape), op.location))
+    return None
+
+
 def _lowest(dtype: np.dtype) -> Any:
     return np.iinfo(dtype).min if dtype.kind in "iu" else False if dtype == np.bool_ else -np.inf
 
@@ -379,6 +392,7 @@ _RULES: dict[str, tuple[Callable, ...]] = {
     "reverse": (_identity(lambda op: all(op.shape[d] == 1 for d in op.attrs["dimensions"])),),
     "pad": (_identity(lambda op: not any((*op.attrs["edge_padding_low"], *op.attrs["edge_padding_high"]))),),
     "maximum": (_neutral(_lowest),), "minimum": (_neutral(_highest),), "multiply": (_neutral(lambda dtype: 1),),
+    "compare": (_never_negative,),
     "real": (_unchanged_part,), "imag": (_unchanged_part,), "if": (_branch,), "case": (_branch,),
 }
 
