@@ -32,17 +32,15 @@ def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | 
     _check_dense(mat, n_dense, on_inefficient)
     _check_batch(mat, n_batch, on_inefficient)
     data, indices = _all_batches(mat) if n_batch < mat.n_batch else (mat.data, mat.indices)
-    have = mat.n_batch
-    if n_dense > mat.n_dense:
-        data, indices = over_batch(lambda d, i: _more_dense(d, i, _new_dense(mat, n_dense)), have)(data, indices)
-    if n_batch > have:
-        new = mat.shape[have:n_batch]
-        data, indices = over_batch(lambda d, i: _more_batch(d, i, new), have)(data, indices)
-    if n_dense < mat.n_dense:
-        now = max(have, n_batch)
-        data, indices = over_batch(lambda d, i: _fewer_dense(d, i, mat.n_dense - n_dense), now)(data, indices)
+    fewer, have = min(n_batch, mat.n_batch), mat.n_batch
     if n_batch < have:
         data, indices = over_batch(lambda d, i: _fewer_batch(d, i, mat.shape[n_batch:have]), n_batch)(data, indices)
+    if n_dense < mat.n_dense:
+        data, indices = over_batch(lambda d, i: _fewer_dense(d, i, mat.n_dense - n_dense), fewer)(data, indices)
+    if n_dense > mat.n_dense:
+        data, indices = over_batch(lambda d, i: _more_dense(d, i, _new_dense(mat, n_dense)), fewer)(data, indices)
+    if n_batch > have:
+        data, indices = over_batch(lambda d, i: _more_batch(d, i, mat.shape[have:n_batch]), have)(data, indices)
     return BCOO((data, indices), shape=mat.shape)
 
 
@@ -113,7 +111,7 @@ def _fewer_dense(data: Array, indices: Array, n: int) -> tuple:
     nse, s = indices.shape
     both = jnp.concatenate([jnp.broadcast_to(indices[:, None], (nse, len(grid), s)),
                             jnp.broadcast_to(grid, (nse, len(grid), n))], axis=-1)
-    return data.reshape(-1 if data.size else nse * len(grid), *data.shape[n + 1:]), both.reshape(nse * len(grid), s + n)
+    return data.reshape(nse * len(grid), *data.shape[n + 1:]), both.reshape(nse * len(grid), s + n)
 
 
 def _fewer_batch(data: Array, indices: Array, sizes: Sequence[int]) -> tuple:

@@ -13,7 +13,6 @@ import aot.numpy as jnp
 from aot import dtypes, lax
 from aot.experimental.sparse._primitive import primitive
 from aot.experimental.sparse.util import SparseInfo, common_size, over_batch
-from aot.trace import typeof
 
 Array = Any
 
@@ -106,16 +105,17 @@ def fromdense_p(mat: Array, *, nse: int, n_batch: int, n_dense: int, index_dtype
     n_sparse = mat.ndim - n_batch - n_dense
     sparse = mat.shape[n_batch:n_batch + n_sparse]
 
-    def one(x):
-        mask = stored(x, n_dense)
-        found = jnp.nonzero(mask, size=nse, fill_value=sparse) if sparse else ()
-        if not sparse:
-            return jnp.broadcast_to(x, (nse, *x.shape)) * (jnp.arange(nse) < mask).reshape(nse, *[1] * n_dense).astype(x.dtype)
+    def positions(x):
+        found = jnp.nonzero(stored(x, n_dense), size=nse, fill_value=sparse)
         return jnp.stack([i.astype(index_dtype) for i in found], axis=-1)
-    if sparse:
-        indices = over_batch(one, n_batch)(mat)
-        return over_batch(take, n_batch)(mat, indices), indices
-    return over_batch(one, n_batch)(mat), jnp.zeros((*mat.shape[:n_batch], nse, 0), index_dtype)
+
+    def alone(x):
+        rest = jnp.zeros((max(nse - 1, 0), *x.shape), x.dtype)
+        return jnp.concatenate([x[None], rest])[:nse]
+    if not sparse:
+        return over_batch(alone, n_batch)(mat), jnp.zeros((*mat.shape[:n_batch], nse, 0), index_dtype)
+    indices = over_batch(positions, n_batch)(mat)
+    return over_batch(take, n_batch)(mat, indices), indices
 
 
 def stored(mat: Array, n_dense: int) -> Array:
@@ -215,6 +215,3 @@ def transpose_p(data: Array, indices: Array, *, permutation: tuple[int, ...], sp
 def batch_shape(data: Array, indices: Array, n_batch: int) -> tuple[int, ...]:
     """The batch sizes that the arrays have together, which may be 1 where the shape has more."""
     return tuple(common_size(sizes) for sizes in zip(data.shape[:n_batch], indices.shape[:n_batch]))
-
-
-def aval_dtype(x: Any) -> Any: return typeof(x).dtype
