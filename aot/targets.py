@@ -103,7 +103,7 @@ GPU_ALIASES = {"sm_80": "a100", "sm_89": "l4", "sm_90": "h100", "sm_100": "b200"
 FORMATS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "onnx": ("onnx", {str(v): {"opset": v} for v in range(18, 29)}),
     "tflite": ("ai_edge_litert", {"2.14": {"runtime": "2.14"}, "float16": {"quantize": "float16"}}),
-    "c": ("", {}),
+    "c": ("", {"file": {"weights": "file"}}),
 }
 
 #: generation -> (topology of one host, memory of one device, number of axes)
@@ -156,8 +156,8 @@ def _parse(text: str) -> Target:
     known = {"cpu": CPU_LEVELS, "cuda": [*GPUS, *GPU_ALIASES], "tpu": TPUS, **{k: v[1] for k, v in FORMATS.items()}}.get(kind)
     if known is None:
         raise AotError(f"unknown target {text!r}",
-                       hint="targets are cpu, cpu:x86-64-v3, cuda:CHIP, tpu:GENERATION, pjrt:PATH, stablehlo, onnx, tflite and c; "
-                            "`aot targets` lists them")
+                       hint="targets are cpu, cpu:x86-64-v3, cuda:CHIP, tpu:GENERATION, pjrt:PATH, stablehlo, onnx, tflite and "
+                            "c; `aot targets` lists them")
     raise AotError(f"unknown target {text!r}", hint="there are: " + ", ".join(f"{kind}:{k}" for k in known))
 
 

@@ -22,12 +22,13 @@ from ._verified import print_cases
 @click.option("--runtime", metavar="NAME", help="TFLite: the runtime to write for, current or 2.14.  [default: current]")
 @click.option("--quantize", metavar="MODE", help="TFLite: float16 (weights) or int8 (products, with --calibration).")
 @click.option("--calibration", metavar="FILE", help="TFLite: typical inputs for int8, in an .npz file.")
+@click.option("--weights-file", is_flag=True, help="C: constants in a file of their own instead of the source.")
 @click.option("--function", "name", metavar="NAME", help="Which function of an artifact.  [default: the only one]")
 @click.option("--no-verify", is_flag=True, help="Do not run the file in its runtime to compare it with XLA.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON summary.")
 def command(function: str, format: str, output: str | None, opset: int | None, dynamic_batch: bool, composites: bool,
-            runtime: str | None, quantize: str | None, calibration: str | None, name: str | None, no_verify: bool,
-            as_json: bool, **options: Any) -> int:
+            runtime: str | None, quantize: str | None, calibration: str | None, weights_file: bool, name: str | None,
+            no_verify: bool, as_json: bool, **options: Any) -> int:
     """Export FUNCTION of MODULE, an .aot artifact, or a StableHLO file (.mlir, .mlirbc).
 
     The file is compared with XLA in its own runtime; a program that the format cannot express is refused with a list of
@@ -40,7 +41,7 @@ def command(function: str, format: str, output: str | None, opset: int | None, d
     from aot.exporters import formats, verify
     source, again = _source(function, name, options)
     given = {"opset": opset, "dynamic_batch": dynamic_batch and again or None, "runtime": runtime, "quantize": quantize,
-             "calibration": calibration, "composites": composites or None}
+             "calibration": calibration, "composites": composites or None, "weights": "file" if weights_file else None}
     chosen = {k: v for k, v in given.items() if v is not None}
     if dynamic_batch and not again:
         raise click.UsageError("--dynamic-batch needs MODULE:FUNCTION, which can be traced at other sizes")

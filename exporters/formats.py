@@ -21,7 +21,7 @@ class Format:
     `save(path) -> files` or raises `report.Refused`, and optionally `KEEP` and `COMPOSITES` (see `stablehlo.read`); its
     submodule `run` has `open_file(path)`, which gives a function from the program's inputs to its results.
     options: those of `export`, with a word of help.  from_source: `export` takes the Source instead of its Program.
-    runtime: the package that runs the files, "" for one that is always there.  What else must be there, `missing` in `run` says.
+    runtime: the package that runs the files, "" for one that is always there; `missing` in `run` says what else is not there.
     """
     suffix: str
     module: str
@@ -48,7 +48,7 @@ FORMATS = {
                                                           "quantize": "float16 or int8",
                                                           "calibration": "for int8: lists of typical inputs"},
                      runtime="ai_edge_litert"),
-    "c": Format(".c", "aot.exporters.c", {}),
+    "c": Format(".c", "aot.exporters.c", {"weights": "where constants go: source or file"}),
     "stablehlo": Format(".mlirbc", "aot.exporters.portable", {"composites": "keep the names of functions of aot.nn"},
                         from_source=True),
 }

@@ -39,7 +39,10 @@ class Refused(AotError):
     def _text(self) -> str:
         total = sum(self.counts.values())
         head = f"cannot export to {self.format}: {total} unsupported operation{'s' * (total != 1)}"
-        return "\n".join([head, *(_line(row, n) for row, n in self.counts.items())])
+        lines = [head, *(_line(row, n) for row, n in self.counts.items())]
+        if not any(row.where for row in self.rows):
+            lines.append("hint: artifacts and StableHLO files hold no source lines; `aot export MODULE:FUNCTION` tells them")
+        return "\n".join(lines)
 
     def to_json(self) -> list[dict]:
         return [{"op": r.op, "types": r.types, "where": r.where, "count": n, "why": r.why, "hint": r.hint}

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
 from aot.errors import AotError
 from aot.exporters import stablehlo
 from aot.exporters.report import Report
@@ -28,11 +31,13 @@ from .types import Inexpressible, check, initializer, of
 
 #: operations of the dialect chlo that have rows
 KEEP = ("chlo.erf", "chlo.erfc")
+WEIGHTS, APART = ".weights", 1 << 10       # how the file of constants is called, and bytes from which on they go there
 #: what a name in C must not be
 RESERVED = frozenset("""
     auto break case char const continue default do double else enum extern float for goto if inline int long register restrict
     return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false complex main
-    workspace work asm typeof class new delete this template private public protected virtual operator namespace try catch throw
+    workspace work weights asm typeof class new delete this template private public protected virtual operator namespace try
+    catch throw
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t ptrdiff_t size_t I NAN INFINITY
 """.split())
 
@@ -42,7 +47,7 @@ class Exported:
     """A program in C.
 
     name: of the function.  inputs, outputs: the names of its parameters for each argument and result.  workspace: bytes that it
-    needs besides.  renamed: program name -> name in C, where they differ.
+    needs besides.  weights: the constants that are not in the source.  renamed: program name -> name in C, where they differ.
     """
     name: str
     source: str
@@ -52,27 +57,35 @@ class Exported:
     input_types: list[stablehlo.Type] = field(default_factory=list)
     output_types: list[stablehlo.Type] = field(default_factory=list)
     workspace: int = 0
+    weights: bytes = b""
     renamed: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def save(self, path: str | os.PathLike) -> list[str]:
-        """Write the source, and next to it the header under the function's name -> the files.  The source includes the header
-        by the name of the source's file."""
+        """Write the source, and next to it its header and its weights -> the files."""
         path = os.fspath(path)
-        base = path.removesuffix(".c")
+        base, files = path.removesuffix(".c"), [path]
+        if self.weights:
+            files.append(base + WEIGHTS)
+            with replacing(files[-1]) as f:
+                f.write(self.weights)
         with replacing(base + ".h") as f:
             f.write(self.header.encode())
         with replacing(path) as f:
             f.write(self.source.replace(f'#include "{self.name}.h"', f'#include "{os.path.basename(base)}.h"', 1).encode())
-        return [path, base + ".h"]
+        return [*files, base + ".h"]
 
 
 def export(source: Any, *, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
-           metadata: Mapping[str, str] | None = None) -> Exported:
+           metadata: Mapping[str, str] | None = None, weights: str = "source") -> Exported:
     """A StableHLO program (what `stablehlo.read` takes, or a Program) as C99.
 
-    The function is called what the metadata's `function` says, or as the module.  Names default to those in the program, then to
-    `input_0` and `output_0`.  Raises Refused with everything that C cannot express, AotError where the source is no program.
+    weights: "source" writes constants as arrays of C; "file" puts those from 1 KiB on in a file of bytes, whose contents the
+    function takes as its first parameter.
+    The function is called what the metadata's `function` says, or as the module.  Names default to those in the program, then
+    to `input_0` and `output_0`.  Raises Refused with everything that C cannot express, AotError where the source is no program.
     """
+    if weights not in ("source", "file"):
+        raise AotError(f"weights={weights!r} is no place for constants", hint="choose source or file")
     program = stablehlo.simplify(stablehlo.read(source, keep=KEEP))
     name = identifier((metadata or {}).get("function") or program.name, "program", set(RESERVED))
     used = {*RESERVED, name}
@@ -80,13 +93,13 @@ def export(source: Any, *, input_names: Sequence[str] | None = None, output_name
     outputs = _named(used, "output", output_names or program.result_names, program.output_types)
     _check_types(program)
     lowering, workspace = _lowered(program, [n for _, n in inputs], [n for _, n in outputs])
-    about = {"function": name, "workspace": workspace,
-             **{kind: [{"name": n, "dtype": t.dtype.name, "shape": list(t.shape)} for (_, n), t in zip(named, types)]
-                for kind, named, types in (("inputs", inputs, program.input_types), ("outputs", outputs, program.output_types))}}
+    apart = _place(lowering, APART if weights == "file" else 1 << 62)
+    about = {"function": name, "workspace": workspace, "weights": len(apart), "inputs": _about(inputs, program.input_types),
+             "outputs": _about(outputs, program.output_types)}
     signature = _signature(name, about)
     return Exported(name, _source(lowering, signature, name), _header(name, signature, about),
-                    [(n,) for _, n in inputs], [(n,) for _, n in outputs], program.input_types, program.output_types, workspace,
-                    {w: (n,) for w, n in [*inputs, *outputs] if w and w != n})
+                    [(n,) for _, n in inputs], [(n,) for _, n in outputs], program.input_types, program.output_types,
+                    workspace, apart, {w: (n,) for w, n in [*inputs, *outputs] if w and w != n})
 
 
 # ---- names and types ----------------------------------------------------------------------------------------------------
@@ -136,8 +149,24 @@ def _lowered(program: stablehlo.Program, inputs: Sequence[str], outputs: Sequenc
     return l, l.memory.plan()
 
 
+def _place(l: Lowering, limit: int) -> bytes:
+    """Give the constants of `limit` bytes and more their places in a file -> its contents."""
+    contents = bytearray()
+    for s, array in l.constants.values():
+        if s.bytes >= limit:
+            contents += bytes(-len(contents) % ALIGN)
+            s.offset = len(contents)
+            contents += np.ascontiguousarray(array).tobytes()
+    return bytes(contents)
+
+
+def _about(named: Sequence[tuple[str, str]], types: Sequence[stablehlo.Type]) -> list[dict[str, Any]]:
+    return [{"name": n, "dtype": t.dtype.name, "shape": list(t.shape)} for (_, n), t in zip(named, types)]
+
+
 def _signature(name: str, about: dict[str, Any]) -> str:
-    parameters = [f"const {_stored(p)} *restrict {p['name']}" for p in about["inputs"]]
+    parameters = ["const void *restrict weights"] if about["weights"] else []
+    parameters += [f"const {_stored(p)} *restrict {p['name']}" for p in about["inputs"]]
     parameters += [f"{_stored(p)} *restrict {p['name']}" for p in about["outputs"]]
     return f"void {name}(" + ", ".join([*parameters, "void *restrict workspace"]) + ")"
 
@@ -145,9 +174,7 @@ def _signature(name: str, about: dict[str, Any]) -> str:
 def _stored(parameter: dict[str, Any]) -> str: return of(stablehlo.Type((), _dtype(parameter["dtype"])).dtype).stored
 
 
-def _dtype(name: str) -> Any:
-    import ml_dtypes
-    import numpy as np
+def _dtype(name: str) -> np.dtype:
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
@@ -158,24 +185,35 @@ def _source(l: Lowering, signature: str, name: str) -> str:
     names = re.findall(r"(\w+)(?:, |\)$)", signature)
     unused = [n for n in names[:-1] if not re.search(rf"\b{n}\b", body)]
     ignored = [f"  (void){name};" for name in (*unused, *(s.name for s in l.memory.locals))]
-    constants = [f"static const {s.ctype.stored} {_constant_name(s, array)}[{s.size}] = {{\n{initializer(array, s.ctype)}\n}};"
-                 for s, array in l.constants.values()]
+    constants = [f"static const {s.ctype.stored} {s.name}[{s.size}] = {{\n{initializer(array, s.ctype)}\n}};"
+                 for s, array in l.constants.values() if s.offset < 0]
+    variables += [f"  const {s.ctype.stored} *const {s.name} = "
+                  f"(const {s.ctype.stored} *)((const unsigned char *)weights + {s.offset});"
+                  for s, _ in l.constants.values() if s.offset >= 0]
     functions = list(l.functions.values())
     helpers = needed("\n".join([body, *functions]))
     work = ["  unsigned char *const work = workspace;"] if "work +" in body else ["  (void)workspace;"]
-    code = "\n".join([*helpers, *functions, "", *constants, "", f"{signature} {{", *work, *variables, *ignored, body, "}"])
+    vectors = [_VECTORS] if "AOT_VECTORS" in "".join(functions) else []
+    function = [f"{signature} {{", *work, *variables, *ignored, body, "}"]
+    code = "\n".join([*vectors, *helpers, *functions, "", *constants, "", *function])
     complex_ = ["#include <complex.h>"] if "complex" in code or "conj" in code else []
     return "\n".join([f'#include "{name}.h"', "", *complex_, "#include <math.h>", "#include <string.h>",
                       "", *(["#ifdef I\n#undef I /* of complex.h */\n#endif"] if complex_ else []), code, ""])
 
 
-def _constant_name(s: Storage, array: Any) -> str: return s.name
+#: compilers with vectors of any length, for machines that have some
+_VECTORS = """
+#if defined(__GNUC__) && (defined(__SSE2__) || defined(__ARM_NEON) || defined(__VSX__) || defined(__riscv_vector))
+#define AOT_VECTORS
+#endif"""
 
 
 def _header(name: str, signature: str, about: dict[str, Any]) -> str:
     guard, upper = f"{name.upper()}_H", name.upper()
     rows = [f" *   {p['name']}: {p['dtype']}[{','.join(map(str, p['shape']))}]{', written' if kind == 'outputs' else ''}"
             for kind in ("inputs", "outputs") for p in about[kind]]
+    if about["weights"]:
+        rows.insert(0, f" *   weights: {about['weights']} bytes, the contents of the file {WEIGHTS}, aligned to {ALIGN}")
     plain = signature.replace("restrict ", f"{upper}_RESTRICT ")
     as_complex = {t: f"{name}_{t.split()[0]}_complex" for t in ("float complex", "double complex") if t in plain}
     for t, alias in as_complex.items():

@@ -1,7 +1,7 @@
 """Helper functions of exported programs: only those that a program uses are written, each after what it needs.
 
-A name `aot_NAME` or `aot_NAME_TYPE` in generated code stands for a row here.  In a text `T` is the C type of TYPE, `U` the unsigned
-type of the same width, `N` its number of bits, `S` the suffix of functions of libm, `R` the type of real parts.
+A name `aot_NAME` or `aot_NAME_TYPE` in generated code stands for a row here.  In a text `T` is the C type of TYPE, `U` the
+unsigned type of the same width, `N` its number of bits, `S` the suffix of functions of libm, `R` the type of real parts.
 """
 from __future__ import annotations
 
@@ -71,6 +71,27 @@ static inline int64_t aot_bits_f64_i64(double x) { int64_t y; memcpy(&y, &x, siz
 static inline double aot_bits_i64_f64(int64_t x) { double y; memcpy(&y, &x, sizeof y); return y; }""",
     "aot_bits_c64_f64": """
 static inline double aot_bits_c64_f64(float complex x) { double y; memcpy(&y, &x, sizeof y); return y; }""",
+    "aot_exp_f32": """
+/* exp without branches, so that loops over it become vector instructions; right to 2 units of the last place.
+ * x = n ln 2 + r; the powers of 2 are made of bits, in two factors because their exponents reach from -150 to 128. */
+static inline float aot_exp_f32(float x) {
+  const float t = x > 89.0f ? 89.0f : x < -104.0f ? -104.0f : x;
+  const float n = (t * 1.44269504f + 12582912.0f) - 12582912.0f; /* the nearest whole number, where t is one */
+  const float r = (t - n * 0.693359375f) + n * 2.12194440e-4f;
+  const float p = ((((1.9875691500e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
+                   1.6666665459e-1f) * r + 5.0000001201e-1f;
+  const int32_t k = n == n ? (int32_t)n : 0, half = k >> 1;
+  const float y = (p * r) * r + r + 1.0f;
+  return y * aot_bits_i32_f32((half + 127) * 8388608) * aot_bits_i32_f32((k - half + 127) * 8388608);
+}""",
+    "aot_tanh_f32": """
+/* tanh without branches: a polynomial near 0, (e^2x - 1) / (e^2x + 1) elsewhere. */
+static inline float aot_tanh_f32(float x) {
+  const float z = x * x, far = 1.0f - 2.0f / (aot_exp_f32(2.0f * (x < 0 ? -x : x)) + 1.0f);
+  const float near = ((((-5.70498872745e-3f * z + 2.06390887954e-2f) * z - 5.37397155531e-2f) * z + 1.33314422036e-1f) * z -
+                      3.33332819422e-1f) * z * x + x;
+  return z == 0 ? x : z < 0.390625f ? near : x < 0 ? -far : far;
+}""",
     "aot_order_f32": """
 /* Integers in the total order of floats: -NaN, -infinity, .., -0, 0, .., infinity, NaN. */
 static inline int32_t aot_order_f32(float x) {
@@ -129,8 +150,9 @@ static void aot_philox(const uint32_t key[2], uint32_t x[4]) {
   }
 }""",
     "aot_fft": """
-/* The discrete Fourier transform of z, n numbers `step` apart, by the factors of n; roots: exp(-2 pi i k / N) for N = scale * n.
- * conjugate: with exp(+..).  The result lies in `out`, n numbers next to each other; `room` has space for n more. */
+/* The discrete Fourier transform of z, n numbers `step` apart, by the factors of n; roots: exp(-2 pi i k / N) for
+ * N = scale * n.  conjugate: with exp(+..).  The result lies in `out`, n numbers next to each other; `room` has space for n
+ * more. */
 static void aot_fft(const double complex *z, ptrdiff_t step, ptrdiff_t n, const double *roots, ptrdiff_t scale, int conjugate,
                     double complex *out, double complex *room) {
   ptrdiff_t p = 2, m, i, j, k;
@@ -268,6 +290,15 @@ static inline T aot_clz_$(T x) {
   return (T)n;
 }"""},
 }
+
+for _brief, _suffix in (("f32", "F"), ("f64", "")):
+    PLAIN[f"aot_fma_{_brief}"] = f"""
+/* x y + z, in one step where the machine has one. */
+#ifdef FP_FAST_FMA{_suffix}
+#define aot_fma_{_brief}(x, y, z) fma{_suffix.lower()}(x, y, z)
+#else
+#define aot_fma_{_brief}(x, y, z) ((x) * (y) + (z))
+#endif"""
 
 #: conversions of floats: a helper for each type of integers
 _OF_FLOAT = """

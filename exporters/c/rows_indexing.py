@@ -129,7 +129,8 @@ def _merge_sort(l: Lowering, op: Op, xs: Sequence[Buffer], order: Buffer, room: 
             w.line(f"ptrdiff_t {i} = {start}, {j} = {middle}, {k} = {start};")
             with w.block(f"while ({i} < {middle} && {j} < {end})"):
                 scope = Scope(l)
-                before, = scope.region(op.regions[0], [element(scope, x, at(Index.of(f"{a}[{p}]", n))) for x in xs for p in (j, i)])
+                pair = [at(Index.of(f"{a}[{p}]", n)) for p in (j, i)]
+                before, = scope.region(op.regions[0], [element(scope, x, place) for x in xs for place in pair])
                 w.line(f"{b}[{k}++] = {before} ? {a}[{j}++] : {a}[{i}++];")
             w.line(f"while ({i} < {middle}) {b}[{k}++] = {a}[{i}++];")
             w.line(f"while ({j} < {end}) {b}[{k}++] = {a}[{j}++];")

@@ -50,7 +50,8 @@ def fft(l: Lowering, op: Op) -> None:
             l.put(out, at, f"({out.ctype.value})({value})")
 
 
-def _transform(l: Lowering, whole: Buffer, axis: int, extents: Sequence[int], line: Buffer, room: Buffer, inverse: bool) -> None:
+def _transform(l: Lowering, whole: Buffer, axis: int, extents: Sequence[int], line: Buffer, room: Buffer,
+               inverse: bool) -> None:
     """Transform along one axis, in place.  extents: how much of each other axis there is."""
     n = whole.shape[axis]
     if n == 1:
@@ -105,7 +106,8 @@ def cholesky(l: Lowering, op: Op) -> None:
                 l.functions[name] = _cholesky(name, wide)
             with l.w.loops((n, n)) as at:
                 place = at if lower else at[::-1]
-                l.put(work, at, _conjugate(t, l.load(source, [*batch, *place])) if not lower else l.load(source, [*batch, *place]))
+                value = l.load(source, [*batch, *place])
+                l.put(work, at, value if lower else _conjugate(t, value))
             l.w.line(f"{name}({l.pointer(work, written=True)}, {n});")
             with l.w.loops((n, n)) as at:
                 value = l.load(work, at if lower else at[::-1])

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 import numpy as np
 
 from aot.exporters.stablehlo import Op, Value
 
-from .index import Index
+from .index import Index, strides
 from .lowering import Lowering, Scope, row
 from .memory import Buffer
 from .rows_movement import fill
@@ -16,8 +17,9 @@ from .rows_reduction import attribute, paddings
 from .scalar import converted
 from .types import BRIEF, CType, literal, of
 
-#: rows and columns of a result that are computed together, in registers
-TILE_ROWS, TILE_COLUMNS = 4, 16
+TILE_BYTES = 64         # of a row of the part of a result that is computed in registers
+TILE_ROWS = 6           # of such a part
+PACKED = 12             # rows from which on a copy of some columns of the right matrix pays
 
 
 def accumulator(t: CType) -> CType:
@@ -27,33 +29,47 @@ def accumulator(t: CType) -> CType:
 
 @row("dot_general")
 def dot_general(l: Lowering, op: Op) -> None:
-    """(batch, m, k) times (batch, k, n), after each operand was brought into that order."""
+    """(batch, m, k) times (batch, k, n)."""
     (x, y), d = op.operands, op.attrs["dot_dimension_numbers"]
-    batches = prod(x.shape[i] for i in d.lhs_batching_dimensions)
-    k = prod(x.shape[i] for i in d.lhs_contracting_dimensions)
     free_x = [i for i in range(x.rank) if i not in (*d.lhs_batching_dimensions, *d.lhs_contracting_dimensions)]
     free_y = [i for i in range(y.rank) if i not in (*d.rhs_batching_dimensions, *d.rhs_contracting_dimensions)]
+    batches, k = (prod(x.shape[i] for i in axes) for axes in (d.lhs_batching_dimensions, d.lhs_contracting_dimensions))
     m, n = prod(x.shape[i] for i in free_x), prod(y.shape[i] for i in free_y)
-    left = arranged(l, x, [*d.lhs_batching_dimensions, *free_x, *d.lhs_contracting_dimensions])
-    right_order = [*d.rhs_batching_dimensions, *d.rhs_contracting_dimensions, *free_y]
-    if n == 1:      # the same array, and the order needs no copy where only sizes of 1 move
-        right_order = [*d.rhs_batching_dimensions, *free_y, *d.rhs_contracting_dimensions]
-    right = arranged(l, y, right_order)
     t = of(op.dtype)
-    name = product_function(l, left.ctype, right.ctype, t, narrow=n == 1)
+    form = "vector" if n == 1 else "tiles" if accumulator(t).brief in ("f32", "f64") and k > 1 else "matrix"
+    groups = (d.lhs_batching_dimensions, free_x, d.lhs_contracting_dimensions), \
+             (d.rhs_batching_dimensions, d.rhs_contracting_dimensions, free_y)
+    (left, (bx, xm, xk)), (right, (by, yk, yn)) = (grouped(l, v, g, form == "vector") for v, g in zip((x, y), groups))
+    name = product_function(l, left.ctype, right.ctype, t, form)
     with l.kernel():
         out = l.new(op.result)
+        more = f"{m}, {k}" if form == "vector" else f"{m}, {k}, {n}, {xm}, {xk}, {yk}, {yn}"
+        if form == "tiles":
+            more += f", {l.pointer(l.temporary(accumulator(t), k, columns_of(t)), written=True)}"
         with l.w.loop(batches) as b:
-            a, c, r = (l.pointer(buffer, b * size, written) for buffer, size, written in
-                       ((left, m * k, False), (right, k * n, False), (out, m * n, True)))
-            l.w.line(f"{name}({a}, {c}, {r}, {m}, {k}{'' if n == 1 else f', {n}'});")
+            places = l.pointer(left, b * bx), l.pointer(right, b * by), l.pointer(out, b * (m * n), True)
+            l.w.line(f"{name}({', '.join(places)}, {more});")
+
+
+def grouped(l: Lowering, x: Value, groups: Sequence[Sequence[int]], dense: bool) -> tuple[Buffer, list[int]]:
+    """An operand in memory, and how far neighbours along each group of axes are apart there; dense: in this order.
+
+    Axes that do not follow each other as in their group are brought into this order first."""
+    steps = strides(x.shape)
+    lasts = [next((steps[i] for i in reversed(g) if x.shape[i] != 1), 0) for g in groups]
+    order = [i for g in groups for i in g if x.shape[i] != 1]
+    follow = all(steps[a] == steps[b] * x.shape[b] for g in groups
+                 for a, b in pairwise([i for i in g if x.shape[i] != 1]))
+    if (follow and not dense) or order == sorted(order):
+        return l.stored(x), lasts
+    made = arranged(l, x, [i for g in groups for i in g])
+    sizes = [prod(x.shape[i] for i in g) for g in groups]
+    return made, [prod(sizes[i + 1:]) for i in range(len(groups))]
 
 
 def arranged(l: Lowering, x: Value, order: Sequence[int]) -> Buffer:
-    """An operand in memory with its axes in this order."""
+    """A copy of an operand with its axes in this order."""
     shape = tuple(x.shape[i] for i in order)
-    if [i for i in order if x.shape[i] != 1] == [i for i in range(x.rank) if x.shape[i] != 1]:
-        return l.stored(x).reshaped(shape)
     if (array := x.constant) is not None and x not in l.env:
         return Buffer(l.table(np.ascontiguousarray(np.transpose(array, order))), shape)
     plain = l.plan.is_plain(x)
@@ -69,11 +85,11 @@ def arranged(l: Lowering, x: Value, order: Sequence[int]) -> Buffer:
     return made
 
 
-def product_function(l: Lowering, a: CType, b: CType, out: CType, narrow: bool) -> str:
-    """The name of the function that multiplies matrices of these types; narrow: a matrix and a vector."""
-    name = f"product_{'vector' if narrow else 'matrix'}_{a.brief}_{b.brief}_{out.brief}"
+def product_function(l: Lowering, a: CType, b: CType, out: CType, form: str) -> str:
+    """The name of the function that multiplies matrices of these types; form: a row of FORMS."""
+    name = f"product_{form}_{a.brief}_{b.brief}_{out.brief}"
     if name not in l.functions:
-        l.functions[name] = (_vector if narrow else _matrix)(name, a, b, out)
+        l.functions[name] = FORMS[form](name, a, b, out)
     return name
 
 
@@ -94,39 +110,95 @@ def _added(acc: CType, total: str, term: str) -> str:
     return f"{total} = ({acc.value})({total} + {term});"
 
 
+def _fused(acc: CType, a: CType, b: CType, total: str, x: str, y: str) -> str:
+    """total += x * y"""
+    if acc.brief not in ("f32", "f64"):
+        return _added(acc, total, _multiplied(acc, a, b, x, y))
+    x, y = (converted(t.load(place), t, acc) for t, place in ((a, x), (b, y)))
+    return f"{total} = aot_fma_{acc.brief}({x}, {y}, {total});"
+
+
+def columns_of(out: CType) -> int: return TILE_BYTES * 8 // accumulator(out).bits
+
+
 def _matrix(name: str, a: CType, b: CType, out: CType) -> str:
     acc = accumulator(out)
-    term = _added(acc, "sum[r][c]", _multiplied(acc, a, b, "x[(i + r) * k + p]", "y[p * n + j + c]"))
-    stored = out.store("sum[r][c]")
     return f"""
-/* out = x y for x of m rows and k columns, y of k rows and n columns. */
+/* out = x y for x of m rows and k columns, y of k rows and n columns; xm, xk, yk, yn: how far neighbours in them are apart. */
 static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {out.stored} *restrict out,
-    ptrdiff_t m, ptrdiff_t k, ptrdiff_t n) {{
-  for (ptrdiff_t i = 0; i < m; i += {TILE_ROWS}) {{
-    const ptrdiff_t rows = m - i < {TILE_ROWS} ? m - i : {TILE_ROWS};
-    for (ptrdiff_t j = 0; j < n; j += {TILE_COLUMNS}) {{
-      const ptrdiff_t columns = n - j < {TILE_COLUMNS} ? n - j : {TILE_COLUMNS};
-      {acc.value} sum[{TILE_ROWS}][{TILE_COLUMNS}] = {{{{0}}}};
-      if (rows == {TILE_ROWS} && columns == {TILE_COLUMNS}) {{
-        for (ptrdiff_t p = 0; p < k; p++)
-          for (int r = 0; r < {TILE_ROWS}; r++)
-            for (int c = 0; c < {TILE_COLUMNS}; c++) {term}
-      }} else {{
-        for (ptrdiff_t p = 0; p < k; p++)
-          for (ptrdiff_t r = 0; r < rows; r++)
-            for (ptrdiff_t c = 0; c < columns; c++) {term}
-      }}
-      for (ptrdiff_t r = 0; r < rows; r++)
-        for (ptrdiff_t c = 0; c < columns; c++) out[(i + r) * n + j + c] = {stored};
+    ptrdiff_t m, ptrdiff_t k, ptrdiff_t n, ptrdiff_t xm, ptrdiff_t xk, ptrdiff_t yk, ptrdiff_t yn) {{
+  for (ptrdiff_t i = 0; i < m; i++)
+    for (ptrdiff_t j = 0; j < n; j += 8) {{
+      const ptrdiff_t columns = n - j < 8 ? n - j : 8;
+      {acc.value} sum[8] = {{0}};
+      for (ptrdiff_t p = 0; p < k; p++)
+        for (ptrdiff_t c = 0; c < columns; c++) {_fused(acc, a, b, "sum[c]", "x[i * xm + p * xk]", "y[p * yk + (j + c) * yn]")}
+      for (ptrdiff_t c = 0; c < columns; c++) out[i * n + j + c] = {out.store("sum[c]")};
     }}
+}}"""
+
+
+def _tiles(name: str, a: CType, b: CType, out: CType) -> str:
+    acc, columns = accumulator(out), columns_of(out)
+    taken = converted(b.load("y[p * yk + (j + c) * yn]"), b, acc)
+    direct = f"yn == 1 && columns == {columns} && m < {PACKED}" if b == acc else "false"
+    source = "packed ? room : y + j" if b == acc else "room"
+    tiles = "\n".join(f"""\
+    for (; i + {rows} <= m; i += {rows})
+      {name}_{rows}(x + i * xm, xm, xk, {source}, packed ? {columns} : yk, out + i * n + j, k, n, columns);"""
+                      for rows in (TILE_ROWS, 2, 1))
+    return "\n".join([*(_tile(name, rows, a, acc, out) for rows in (TILE_ROWS, 2, 1)), f"""
+/* out = x y for x of m rows and k columns, y of k rows and n columns; xm, xk, yk, yn: how far neighbours in them are apart;
+ * room holds some columns of y next to each other. */
+static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {out.stored} *restrict out,
+    ptrdiff_t m, ptrdiff_t k, ptrdiff_t n, ptrdiff_t xm, ptrdiff_t xk, ptrdiff_t yk, ptrdiff_t yn,
+    {acc.stored} *restrict room) {{
+  for (ptrdiff_t j = 0; j < n; j += {columns}) {{
+    const ptrdiff_t columns = n - j < {columns} ? n - j : {columns};
+    const bool packed = !({direct});
+    ptrdiff_t i = 0;
+    if (packed)
+      for (ptrdiff_t p = 0; p < k; p++)
+        for (ptrdiff_t c = 0; c < {columns}; c++) room[p * {columns} + c] = c < columns ? {taken} : 0;
+{tiles}
   }}
+}}"""])
+
+
+def _tile(name: str, rows: int, a: CType, acc: CType, out: CType) -> str:
+    """The function for some rows of the result and as many columns as fill the registers."""
+    columns = TILE_BYTES * 8 // acc.bits
+    sums, kept = range(rows), out.store("sum[c]")
+    x = [converted(a.load(f"x[{r} * xm + p * xk]"), a, acc) for r in sums]
+    write = f"memcpy(sum, &s%d, sizeof sum); for (ptrdiff_t c = 0; c < columns; c++) out[%d * n + c] = {kept};"
+    plain = "\n".join(f"    for (int c = 0; c < {columns}; c++) s{r}[c] = aot_fma_{acc.brief}({x[r]}, y[c], s{r}[c]);"
+                      for r in sums)
+    return f"""
+/* {rows} rows of x y: rows of y are `step` apart, those of the result n, of which `columns` are written. */
+static void {name}_{rows}(const {a.stored} *restrict x, ptrdiff_t xm, ptrdiff_t xk,
+    const {acc.stored} *restrict y, ptrdiff_t step, {out.stored} *restrict out, ptrdiff_t k, ptrdiff_t n, ptrdiff_t columns) {{
+  {acc.value} sum[{columns}];
+#ifdef AOT_VECTORS
+  typedef {acc.value} vector __attribute__((vector_size({TILE_BYTES}), aligned({acc.align}), may_alias));
+  vector {", ".join(f"s{r} = {{0}}" for r in sums)};
+  for (ptrdiff_t p = 0; p < k; p++, y += step) {{
+    const vector v = *(const vector *)y;
+    {" ".join(f"s{r} += {x[r]} * v;" for r in sums)}
+  }}
+#else
+  {acc.value} {", ".join(f"s{r}[{columns}] = {{0}}" for r in sums)};
+  for (ptrdiff_t p = 0; p < k; p++, y += step) {{
+{plain}
+  }}
+#endif
+{chr(10).join("  " + write % (r, r) for r in sums)}
 }}"""
 
 
 def _vector(name: str, a: CType, b: CType, out: CType) -> str:
     acc = accumulator(out)
     lanes = 16 if acc.kind == "f" else 1
-    term = _multiplied(acc, a, b, "x[i * k + p + c]", "y[p + c]")
+    term = _fused(acc, a, b, "lane[c]", "x[i * k + p + c]", "y[p + c]")
     return f"""
 /* out = x y for x of m rows and k columns, and a vector y. */
 static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {out.stored} *restrict out,
@@ -135,12 +207,15 @@ static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {
     {acc.value} lane[{lanes}] = {{0}}, sum = 0;
     ptrdiff_t p = 0;
     for (; p + {lanes} <= k; p += {lanes})
-      for (int c = 0; c < {lanes}; c++) {_added(acc, "lane[c]", term)}
-    for (int c = 0; c < k - p; c++) {_added(acc, "lane[c]", term)}
+      for (int c = 0; c < {lanes}; c++) {term}
+    for (int c = 0; c < k - p; c++) {term}
     for (int c = 0; c < {lanes}; c++) {_added(acc, "sum", "lane[c]")}
     out[i] = {out.store("sum")};
   }}
 }}"""
+
+
+FORMS = {"matrix": _matrix, "tiles": _tiles, "vector": _vector}
 
 
 # ---- convolution -----------------------------------------------------------------------------------------------------
@@ -182,8 +257,8 @@ def convolution(l: Lowering, op: Op) -> None:
                     where[d.input_spatial_dimensions[i]] = spatial[i] * stride[i] + offset[i] * spread[i]
                     turned = offset[i] * -1 + (window[i] - 1) if reversal[i] else offset[i]
                     by[d.kernel_spatial_dimensions[i]] = turned
-                product = _multiplied(acc, source.ctype, weights.ctype, l.element(source, where), l.element(weights, by))
-                w.line(_added(acc, l.element(total, at, True), product))
+                w.line(_fused(acc, source.ctype, weights.ctype, l.element(total, at, True), l.element(source, where),
+                              l.element(weights, by)))
             if features_last:
                 with w.loops(sizes[-1:]) as last, w.loop(features // count) as o:
                     term(o, last[0] if last else Index())

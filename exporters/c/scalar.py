@@ -128,7 +128,7 @@ def _function(real: str, of_complex: str = "") -> Row:
             return f"aot{of_complex}_{t.brief}({x})" if of_complex.startswith("_") else _libm(of_complex, t, x)
         if t.kind != "f":
             raise Inexpressible(f"it is not defined for {t.brief}")
-        return _libm(real, t, x)
+        return f"aot_{real}_f32({x})" if real in ("exp", "tanh") and _wide(t).brief == "f32" else _libm(real, t, x)
     return row
 
 
@@ -153,8 +153,8 @@ def _rsqrt(op: Op, t: CType, x: str) -> str:
 def _logistic(op: Op, t: CType, x: str) -> str:
     if t.kind == "c":
         return f"aot_div_{t.brief}({literal(1 + 0j, t)}, {literal(1 + 0j, t)} + {_libm('cexp', t, '-' + x)})"
-    one = literal(1, t)
-    return f"{one} / ({one} + {_libm('exp', t, '-' + x)})"
+    one, power = literal(1, t), "aot_exp_f32" if _wide(t).brief == "f32" else "exp"
+    return f"{one} / ({one} + {power}(-{x}))"
 
 
 @scalar("atan2")
