@@ -13,11 +13,14 @@ Data goes to stdout; progress, warnings and errors go to stderr.  Exit codes:
 """
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+import sys
 
 import click
 
-from ._errors import OK, run_guarded
+from ._errors import INTERRUPTED, OK, run_guarded
 
 # name -> one line of help.  The command itself is `command` in the file of that name.
 COMMANDS = {
@@ -73,7 +76,13 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 def main(args: list[str] | None = None) -> int:
     """Run the command line; returns the exit code.  The console script exits with it."""
-    return run_guarded(cli, args)
+    code = run_guarded(cli, args)
+    if code == INTERRUPTED and args is None:        # XLA may be compiling in threads, which would not survive an orderly end
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    return code
 
 
 __all__ = ["COMMANDS", "OK", "cli", "main"]

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from aot.project.server import die_with_parent
+
 
 def opened(format: str, path: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     from . import formats, xla_run
@@ -52,4 +54,5 @@ def main(format: str, path: str, folder: str, numbers: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])

@@ -591,3 +591,17 @@ def test_functions_may_have_other_names(good, name):
     assert name in good("compile", "model.py:square", "-a", "f32[3]", "--name", name)
     assert name in good("verify", f"{name}.aot")
     assert (aot_runtime.load(f"{name}.aot")[name](np.ones(3, np.float32)) == 1).all()
+
+
+def test_interrupting_while_xla_compiles(here):
+    (here / "long.py").write_text("import aot.numpy as jnp\ndef f(x):\n    for i in range(600): x = jnp.sin(x @ x) + i\n    return x\n")
+    command = [sys.executable, "-m", "aot.cli", "compile", "long.py:f", "-a", "f32[8,8]", "-o", "m.aot"]
+    for _ in range(2):
+        process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env={**os.environ, "AOT_CACHE_DIR": str(here / "cache"), "AOT_CACHE_READONLY": "1"})
+        assert process.stderr is not None
+        while "compiling" not in process.stderr.readline():
+            assert process.poll() is None, "compiling takes longer than a second, which is when it is said"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, out, err) == (130, "", "interrupted\n") and not (here / "m.aot").exists()
