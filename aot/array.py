@@ -266,7 +266,13 @@ def _restore(words: np.ndarray, dtype: Any, weak_type: bool) -> Array:
 def device_put_one(x: Any, where: Any = None) -> Any:
     """One leaf of `device_put`: x on a device, or laid out by a sharding."""
     from aot.layout import AutoLayout, Format, with_layout_constraint
+    from aot.memory import Space
     from aot.sharding import PartitionSpec, Sharding
+    if isinstance(where, Space):
+        if where is Space.Host:
+            raise NotImplementedError("device_put(x, memory.Space.Host) is not supported: arrays are in the memory of a "
+                                      "device. hint: device_get gives a numpy array")
+        where = None
     if isinstance(where, (Sharding, PartitionSpec, Format)):
         from aot.compile.spmd import place, resolve
         target: Any = resolve(where, "device_put")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
 from aot import dtypes
@@ -399,6 +400,9 @@ class SymbolicZero(Zero):
     """A tangent known to be zero, as rules with symbolic_zeros=True see it."""
     ndim = property(lambda self: len(self.aval.shape))
 
+    @staticmethod
+    def from_primal_value(val: Any) -> SymbolicZero: return SymbolicZero(tangent_aval(typeof(val)))
+
 
 def symbolic_zero(t: Any) -> Any:
     """A tangent or cotangent as rules with symbolic_zeros=True see it."""
@@ -423,17 +427,18 @@ class custom_vjp:
     bwd(residuals, ct) -> tuple of cotangents (None for zero), one for each differentiable argument.
 
     symbolic_zeros: fwd takes a `CustomVJPPrimal` in place of each array, and bwd a `SymbolicZero` for each cotangent
-    known to be zero.  optimize_remat changes no result, and is accepted only."""
+    known to be zero.  optimize_remat: where the residuals are not used, as when checkpoint computes the output again, the
+    function itself runs instead of fwd."""
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
         functools.update_wrapper(self, fun)
         self.fun = fun
         nums, _ = resolve_static(fun, tuple(nondiff_argnums), tuple(nondiff_argnames))
         self.nondiff_argnums, self.fwd, self.bwd = tuple(sorted(nums)), None, None
-        self.symbolic_zeros = False
+        self.symbolic_zeros = self.optimize_remat = False
 
     def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
-        self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
+        self.fwd, self.bwd, self.symbolic_zeros, self.optimize_remat = fwd, bwd, symbolic_zeros, optimize_remat
 
     @api_boundary
     def __call__(self, *args, **kwargs):
@@ -455,6 +460,9 @@ class custom_vjp:
             ct = box["tree"].unflatten(map(symbolic_zero if self.symbolic_zeros else instantiate_zero, cts))
             back = self.bwd(*call.static.values(), box["res"].unflatten(res), ct)
             return _flat_cotangents(name, back, call.dynamic)
+        if self.optimize_remat:
+            from aot.custom_linear import replaceable
+            fwd = replaceable(fwd, call.flat, name)
         outs = state.trace.custom_vjp(VjpCall(call.flat, fwd, bwd, name), call.leaves)
         return box["tree"].unflatten(outs)
 
@@ -462,10 +470,11 @@ class custom_vjp:
         return self if obj is None else functools.partial(self, obj)
 
 
+@dataclass(frozen=True)
 class CustomVJPPrimal:
     """What fwd receives for each array when symbolic_zeros=True: its value, and whether it is differentiated."""
-
-    def __init__(self, value: Any, perturbed: bool): self.value, self.perturbed = value, perturbed
+    value: Any
+    perturbed: bool
 
 
 def _flat_cotangents(name, back, dynamic) -> list:

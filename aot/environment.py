@@ -50,7 +50,9 @@ host_id, host_ids, host_count = process_index, process_indices, process_count
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:
-    """Every array that the program still holds."""
+    """Every array that the program still holds.  Raises RuntimeError for a platform that is not there."""
+    if platform is not None:
+        xla.client(platform)        # there is one
     return [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
 
 

@@ -391,8 +391,7 @@ def _records(e: Exported, name: str, vjp_order: int) -> list[artifact.Function]:
         calls = sorted(set(re.findall(r"custom_call @(\w+)", mlir.from_portable_bytecode(program))))
         about = {"fun_name": e.fun_name, "platforms": [platform] if different else list(e.platforms),
                  "disabled_checks": [str(d) for d in e.disabled_safety_checks],
-                 "calling_convention_version": e.calling_convention_version,
-                 "weak": [[i for i, a in enumerate(avals) if a.weak_type] for avals in (e.in_avals, e.out_avals)]}
+                 "calling_convention_version": e.calling_convention_version}
         records.append(artifact.Function(
             f"{name}.{platform}" if different else name, arguments, inputs, outputs, out_tree, list(range(len(inputs))),
             program, version[1].decode() if version else "", custom_calls=calls,
@@ -428,8 +427,7 @@ def _read(read: Artifact, name: str) -> Exported:
     named = {a["name"]: tree(a["tree"]) for a in first["arguments"] if a.get("keyword")}
     positional = treedef_tuple([tree(a["tree"]) for a in first["arguments"] if not a.get("keyword")])
     in_tree = treedef_tuple([positional, from_node((dict, list(named)), named.values())])
-    avals = [tuple(aval_of(x, i in weak) for i, x in enumerate(first[side]))
-             for side, weak in zip(("inputs", "outputs"), about["weak"])]
+    avals = [tuple(map(aval_of, first[side])) for side in ("inputs", "outputs")]
     specs = [tuple(PartitionSpec(*[tuple(d) or None for d in x["sharding"]]) if "sharding" in x else None for x in first[side])
              for side in ("inputs", "outputs")]
     mesh = AbstractMesh([n for _, n in first["mesh"]], [k for k, _ in first["mesh"]]) if first.get("mesh") else None
@@ -441,8 +439,8 @@ def _read(read: Artifact, name: str) -> Exported:
                     _get_vjp=(lambda _: _read(read, following)) if kept else None)
 
 
-def aval_of(entry: dict, weak: bool) -> ShapedArray:
-    """The type that an ENTRY of an artifact describes."""
+def aval_of(entry: dict, weak: bool = False) -> ShapedArray:
+    """The type that an ENTRY of an artifact describes, which does not say whether it is weak."""
     name, shape = entry["dtype"], tuple(entry["shape"])
     if "data" not in entry:
         return ShapedArray(shape, dtypes.as_dtype(name), weak)

@@ -4,12 +4,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, Sequence, runtime_checkable
 
-from aot import mlir, xla
+import numpy as np
+
+from aot import dtypes, mlir, xla
 from aot.array import Array
 from aot.sharding import SingleDeviceSharding
 from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, typeof
 from aot.trace.refs import AbstractRef, is_ref
-from aot.traced import described
+from aot.traced import described, without_float0
 from aot.transforms.discharge import on_contents
 from aot.tree_util import keystr, tree_flatten, tree_flatten_with_path
 
@@ -222,6 +224,8 @@ class Compiled:
 
     def __call__(self, *args, **kwargs):
         leaves, tree = tree_flatten((args, kwargs))
+        if any(type(x) is np.ndarray and x.dtype == dtypes.float0 for x in leaves):
+            leaves, tree = without_float0(leaves, tree)
         if tree != self.in_tree:
             raise TypeError(f"Function compiled with input pytree does not match the input pytree it was called with. "
                             f"Compiled for {self.in_tree}, called with {tree}. hint: static arguments are not passed")

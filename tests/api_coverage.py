@@ -35,8 +35,6 @@ EXCUSED: dict[tuple[str, str], str] = {
         "jet2", "jet_fun", "jet_rules", "jet_subtrace", "linear_prop", "partial", "register_pytree_node", "safe_zip",
         "traceable", "tree_unflatten", "treedef_is_leaf", "unzip2", "weakref_lru_cache", "zero_prop", "zero_series",
         "zero_term")], "helpers of jax's implementation that its module does not hide"),
-    **dict.fromkeys([("debug", n) for n in ("DebugEffect", "OrderedDebugEffect")],
-                    "how jax marks effects in its jaxprs; nothing takes them"),
     **dict.fromkeys([("jax", n) for n in ("api_util", "interpreters", "lib")], "jax's own implementation"),
     ("Array", "traceback"): "where a C++ array object was made; ours are Python objects",
 }

@@ -481,3 +481,26 @@ def test_the_other_byte_order_after_a_call_that_was_dispatched_fast():
         f(BIG)
     with pytest.raises(TypeError, match="newbyteorder"):
         aot.numpy.asarray(BIG)
+
+
+def test_float0_arguments_of_compiled_functions():
+    """They have no data, and are part of the structure."""
+    for f in (lambda x: 1., lambda x: x, lambda x: {"a": x, "b": 2.}):
+        def run(m, f=f):
+            zero = np.zeros(3, m.dtypes.float0)
+            return m.jit(f).lower(zero).compile()(zero)
+        ours, theirs = run(aot), run(jax)
+        assert [np.shape(x) for x in aot.tree_util.tree_leaves(ours)] == [np.shape(x) for x in jax.tree_util.tree_leaves(theirs)]
+        assert [np.asarray(x).dtype for x in aot.tree_util.tree_leaves(ours)] == [
+            np.asarray(x).dtype for x in jax.tree_util.tree_leaves(theirs)]
+    with pytest.raises(TypeError):
+        aot.jit(lambda x: x).lower(np.zeros(3)).compile()(np.zeros(3, aot.float0))
+
+
+def test_live_arrays_of_a_platform():
+    kept = aot.numpy.ones(3)
+    assert any(x is kept for x in aot.live_arrays()) and any(x is kept for x in aot.live_arrays("cpu"))
+    for name in ("tpu", "no such"):
+        for m in (aot, jax):
+            with pytest.raises(RuntimeError, match=name):
+                m.live_arrays(name)

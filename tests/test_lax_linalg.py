@@ -2,7 +2,9 @@
 import numpy as np
 import pytest
 
-from tests.support import compare, total
+import aot
+import aot.lax
+from tests.support import compare, jax, total
 
 SAMPLED = 3     # rows: one in 3, see conftest.py
 
@@ -171,3 +173,10 @@ def test_tridiagonal_solve():
     compare(lambda m, lax: f(lax), dl, d, du, b)
     compare(lambda m, lax: m.grad(lambda *xs: total(lax, lax.sin(f(lax)(*xs))), (1, 3)), dl, d, du, b)
     compare(lambda m, lax: m.vmap(f(lax), (None, None, None, 0)), dl, d, du, np.stack([b, b + 1]))
+
+
+def test_lists_and_tuples():
+    """What several results come in."""
+    for name in ("eig", "eigh", "hessenberg", "lu", "qdwh", "qr", "schur", "svd", "tridiagonal"):
+        ours, theirs = (getattr(lax.linalg, name)(np.eye(3, dtype=np.float32) * 2) for lax in (aot.lax, jax.lax))
+        assert type(ours) is type(theirs), name

@@ -29,7 +29,7 @@ import api_coverage
 from support import compare, jax
 
 MODULES = [m for m in api_coverage.modules() if m not in ("Array", "Array.at", "experimental.sparse")] + [
-    "experimental", "experimental.layout", "experimental.pjit", "experimental.shard_map", "ffi", "monitoring", "profiler",
+    "custom_derivatives", "experimental", "experimental.layout", "experimental.pjit", "experimental.shard_map", "ffi", "monitoring", "profiler", "ref",
     "scipy.cluster.vq", "scipy.spatial.transform", "typing", *(f"scipy.stats.{name}" for name in api_coverage.inventory("scipy.stats"))]
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 EMPTY = inspect.Parameter.empty
@@ -43,10 +43,11 @@ DOCUMENTED: dict[str, Callable] = {
 _MADE = "made by the library, never by users: the fields are the implementation's"
 #: callables that differ from jax's, with the reason
 REVIEWED: dict[str, str] = {
-    **dict.fromkeys(["jax.Array", "numpy.ndarray", "jax.Shard", "export.Exported", "export.DisabledSafetyCheck",
+    **dict.fromkeys(["jax.Array", "numpy.ndarray", "jax.Shard", "*.Ref", "export.Exported", "export.DisabledSafetyCheck",
                      "experimental.checkify.Error", "stages.ArgInfo", "stages.Compiled", "stages.Lowered", "stages.Traced"], _MADE),
     **dict.fromkeys(["experimental.jet.JetTrace", "experimental.jet.JetTracer.*"], "classes of jax's implementation that its "
                                                                                    "module does not hide"),
+    **dict.fromkeys(["ref.AbstractRef.*"], "types of traced values, made by the library"),
     **dict.fromkeys(["*.lower"], "_private_parameters is private"),
     **dict.fromkeys(["*.count", "*.index"], "methods of tuple, whose parameters have no names there"),
     **dict.fromkeys(["jax.jit", "jax.checkpoint", "jax.remat"], "None means that an option is not given"),
@@ -262,7 +263,7 @@ def test_options_and_arguments_in_two_calls(capfd):
 
 REFUSED = {
     "shard_map": (TypeError, "in_specs", lambda: aot.shard_map(lambda x: x, out_specs=None)),
-    "a reference": (NotImplementedError, "is_ref", lambda: aot.ShapeDtypeStruct((), np.float32, is_ref=True)),
+    "memory of a reference": (NotImplementedError, "memory_space", lambda: aot.new_ref(1., memory_space="host")),
     "ffi": (TypeError, "backend_config", lambda: aot.ffi.ffi_lowering("f", called_computations=[])),
     "devices": (NotImplementedError, "device_assignment", lambda: aot.jit(aot.numpy.sin).lower(X).compile(device_assignment=[None])),
     "device and backend": (ValueError, "device=", lambda: aot.jit(aot.numpy.sin, device=aot.devices()[0], backend="cpu")),

@@ -7,6 +7,8 @@ import sys
 from typing import Any, Callable
 
 from aot.debug._breakpoint import breakpoint as breakpoint
+from aot.debug._effects import DebugEffect as DebugEffect
+from aot.debug._effects import OrderedDebugEffect as OrderedDebugEffect
 from aot.ops.callbacks import callback as _bind_callback
 from aot.source import api_boundary
 from aot.trace import is_valid_type

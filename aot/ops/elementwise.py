@@ -96,7 +96,7 @@ def _bessel_i1e_slope(y, x):
 def full_like(x, value):
     from aot.ops.shape import full
     a = typeof(x)
-    return full(a.shape, lit(x, value), a.dtype)
+    return full(a.shape, lit(x, value), None if a.weak_type else a.dtype)
 
 
 # ---- sign, rounding, parts ---------------------------------------------------------------------------------------

@@ -308,7 +308,7 @@ def permute_rows(x, permutation):
 
 def lu(x):
     """(LU in one matrix, row exchanges, row permutation): x[permutation] = L U."""
-    return tuple(bind(lu_p, x))
+    return bind(lu_p, x)
 
 
 def _permutation(pivots, *, permutation_size: int):
@@ -576,17 +576,17 @@ def schur(x, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
     """(T, Z) with x = Z T Z^H, or (T,)."""
     if sort_eig_vals:
         raise NotImplementedError("The sort feature of LAPACK's gees routine is not implemented.")
-    return tuple(bind(lp.gees_p, x, compute_vectors=compute_schur_vectors))
+    return bind(lp.gees_p, x, compute_vectors=compute_schur_vectors)
 
 
 def hessenberg(a):
     """(Hessenberg form with reflectors below it, their scales)."""
-    return tuple(bind(lp.gehrd_p, a))
+    return bind(lp.gehrd_p, a)
 
 
 def tridiagonal(a, *, lower: bool = True):
     """(reflectors, diagonal, off-diagonal, scales) of a Hermitian matrix."""
-    return tuple(bind(lp.sytrd_p, a, lower=lower))
+    return bind(lp.sytrd_p, a, lower=lower)
 
 
 class TridiagonalSolve(MatrixPrimitive):

@@ -18,7 +18,12 @@ MLIR_NAMES = {"bool": "i1", "float64": "f64", "float32": "f32", "float16": "f16"
               "float8_e5m2fnuz": "f8E5M2FNUZ", "float8_e8m0fnu": "f8E8M0FNU", "float4_e2m1fn": "f4E2M1FN"}
 
 
-class ShapedArray:
+class AbstractValue:
+    """What tracing knows of a value."""
+    __slots__ = ()
+
+
+class ShapedArray(AbstractValue):
     """Shape, dtype and weak_type of a value.  Immutable; equal by value."""
     __slots__ = ("shape", "dtype", "weak_type", "_hash", "_mlir")
 
@@ -155,14 +160,14 @@ def _ndarray_aval(x) -> ShapedArray:
     if x.dtype.kind in "OSUMm" or x.dtype.names:
         raise TypeError(f"a numpy array of dtype {x.dtype} is not a valid array here; "
                         "hint: convert it to a number type (numpy `astype`) first")
+    if not x.dtype.isnative:
+        raise TypeError(f"a numpy array of dtype {x.dtype} is not a valid array here: its bytes are in the other order; "
+                        "hint: x.astype(x.dtype.newbyteorder('='))")
     return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype))
 
 
 def _struct_aval(x: ShapeDtypeStruct) -> Any:
     aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, True), x.weak_type)
-    if not x.dtype.isnative:
-        raise TypeError(f"a numpy array of dtype {x.dtype} is not a valid array here: its bytes are in the other order; "
-                        "hint: x.astype(x.dtype.newbyteorder('='))")
     if not x.is_ref:
         return aval
     from aot.trace.refs import AbstractRef

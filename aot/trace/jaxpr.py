@@ -115,7 +115,11 @@ class ClosedJaxpr:
     eqns = property(lambda self: self.inner.eqns)
     in_avals = property(lambda self: self.inner.in_avals)
     out_avals = property(lambda self: self.inner.out_avals)
-    effects = property(lambda self: self.inner.effects)
+    @property
+    def effects(self) -> set:
+        from aot.debug._effects import shown
+        return shown(e.effects for e in self.inner.eqns)
+
     literals = property(lambda self: self.consts)
 
     def __str__(self):

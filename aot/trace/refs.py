@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aot.trace.aval import ShapedArray
+from aot.trace.aval import AbstractValue, ShapedArray
 
 
-class AbstractRef:
+class AbstractRef(AbstractValue):
     """The type of a reference to an array of type `inner_aval`.  Immutable; equal by value."""
     __slots__ = ("inner_aval", "memory_space", "kind")
 

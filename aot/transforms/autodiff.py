@@ -11,7 +11,7 @@ from aot import dtypes
 from aot.array import asarray
 from aot.ops.families import kind
 from aot.source import api_boundary
-from aot.trace import Linear, ShapedArray, Zero, eval_jaxpr, tangent_aval, typeof
+from aot.trace import Linear, Zero, eval_jaxpr, tangent_aval, typeof
 from aot.trace.refs import is_ref
 from aot.transforms.jvp import instantiate_zero, jvp_flat
 from aot.transforms.linearize import linearize_flat, transpose_flat
@@ -152,7 +152,7 @@ class Pullback:
         dots = [Linear(tangent_aval(a)) for a in self.in_avals if tangent_aval(a).dtype != dtypes.float0]
         grads = iter(transpose_flat(self.jaxpr, [*self.residuals, *dots],
                                     [c for c, nz in zip(cts, self.out_nonzero) if nz]))
-        return [_result(fit(instantiate_zero(next(grads)), a)) if tangent_aval(a).dtype != dtypes.float0
+        return [_result(next(grads)) if tangent_aval(a).dtype != dtypes.float0
                 else np.zeros(a.shape, dtypes.float0) for a in self.in_avals]
 
     def __call__(self, ct):
@@ -169,6 +169,32 @@ class Pullback:
                                  f"{a.str_short(False)}")
         return self.in_tree.unflatten(self.flat(cts))
 
+    def with_refs(self, *wanted: Any) -> Callable:
+        """The same function, saying for each array among the arguments of the function what to do with its gradient.
+
+        A reference: the gradient is added to it, and is a GradRef() in the result.  ad.GradValue(): it is returned.
+        ad.DontWant(): it is a DidntWant() in the result.  Raises ValueError for another structure, TypeError for others."""
+        places, tree = tree_flatten(wanted)
+        if tree != self.in_tree:
+            raise ValueError(f"with_refs got {tree}, but the arguments of the differentiated function have the structure "
+                             f"{self.in_tree}. hint: one reference, GradValue() or DontWant() for each array")
+
+        def pullback(ct: Any) -> Any:
+            return tree.unflatten(map(_deliver, places, tree_flatten(self(ct))[0]))
+        return pullback
+
+
+def _deliver(place: Any, grad: Any) -> Any:
+    from aot.ad import DidntWant, DontWant, GradRef, GradValue
+    from aot.ops.refs import increase
+    from aot.ops.views import view_of
+    if isinstance(place, (GradValue, DontWant)):
+        return grad if isinstance(place, GradValue) else DidntWant()
+    view = view_of(place, "with_refs, in place of GradValue() or DontWant(),")
+    if typeof(grad).dtype != dtypes.float0:
+        increase(view, grad)
+    return GradRef()
+
 
 def _flatten_pullback(p: Pullback):
     """A pullback may cross jit: its residuals are arrays, the rest is static."""
@@ -183,15 +209,6 @@ def _unflatten_pullback(static, residuals):
 
 
 register_pytree_node(Pullback, _flatten_pullback, _unflatten_pullback)
-
-
-def fit(ct, aval: ShapedArray):
-    """A cotangent with the weak type of the value it belongs to."""
-    a = typeof(ct)
-    if a.weak_type == aval.weak_type:
-        return ct
-    from aot.ops.elementwise import convert
-    return convert(ct, a.dtype, aval.weak_type)
 
 
 @api_boundary
