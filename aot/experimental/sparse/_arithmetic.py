@@ -56,7 +56,8 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     lhs, rhs = lhs.update_layout(n_batch=n), rhs.update_layout(n_batch=n)
     shape = jnp.broadcast_shapes(lhs.shape, rhs.shape)
     left, right = (m.layout.groups(m.shape)[1] for m in (lhs, rhs))
-    pairs = over_batch(lambda *xs: _matching(*xs, left, right, max(shape, default=0)), n)
+    beyond = max(shape, default=0)
+    pairs = over_batch(lambda x, i, y, j: _matching(x, i, y, j, left, right, beyond), n)
     data, indices = pairs(lhs.data, lhs.indices, rhs.data, rhs.indices)
     return BCOO((data, indices), shape=shape)
 

@@ -26,7 +26,8 @@ class BCOO(ArrayOperators, JAXSparse):
     dimensions.  Elements at the same position are added up; those whose position is out of range count as absent.  Batch
     dimensions of data or indices may have size 1 instead of the size in `shape`.
 
-    indices_sorted, unique_indices: promises that operations make use of.  Raises ValueError where the arrays do not fit `shape`.
+    indices_sorted, unique_indices: promises that operations make use of.  Raises ValueError where the arrays do not fit
+    `shape`.
     """
 
     __slots__ = ("data", "indices", "indices_sorted", "unique_indices", "_pattern")
@@ -95,7 +96,8 @@ class BCOO(ArrayOperators, JAXSparse):
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
         """A matrix of scipy.sparse.  Raises NotImplementedError for batch or dense dimensions."""
         if n_dense or n_batch:
-            raise NotImplementedError("BCOO.from_scipy_sparse with nonzero n_dense or n_batch. hint: update_layout changes both")
+            raise NotImplementedError("BCOO.from_scipy_sparse with nonzero n_dense or n_batch. hint: update_layout changes "
+                                      "both")
         mat = mat.tocoo()
         data = jnp.asarray(mat.data)
         indices = jnp.column_stack((mat.row, mat.col)).astype(index_dtype or np.int32)
@@ -180,8 +182,8 @@ class BCOO(ArrayOperators, JAXSparse):
     def __pow__(self, other: Any) -> Any:
         """See `aot.numpy.power`.  Raises NotImplementedError for exponents that make zeros nonzero."""
         if isinstance(other, int) and other <= 0:
-            raise NotImplementedError(f"a sparse array to the power {other} would be dense. hint: use sparse.todense() to convert it "
-                                      "to a dense array")
+            raise NotImplementedError(f"a sparse array to the power {other} would be dense. hint: use sparse.todense() to "
+                                      "convert it to a dense array")
         return operation("power")(self, other)
 
     __neg__, __pos__, __abs__ = operation("negative"), operation("positive"), operation("abs")
@@ -225,7 +227,8 @@ def is_dense(x: Any) -> bool:
 def require(x: Any, name: str) -> None:
     """TypeError unless x is a BCOO array."""
     if not isinstance(x, BCOO):
-        raise TypeError(f"{name}: expected a BCOO array, got {type(x).__name__}. hint: BCOO.fromdense makes one of a dense array")
+        raise TypeError(f"{name}: expected a BCOO array, got {type(x).__name__}. hint: BCOO.fromdense makes one of a dense "
+                        f"array")
 
 
 def integer_dtype(dtype: Any) -> Any:

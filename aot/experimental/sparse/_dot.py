@@ -108,7 +108,8 @@ class _Product:
             axes.append(None if fixed else 0)
         axis = names.index(self.rhs_of[d]) if d in self.rhs_of else None
         left = tuple(n for n in names if d not in self.rhs_of or n != self.rhs_of[d])
-        return vmap(lambda x, i, y: self.over_batches(x, i, y, d + 1, left), in_axes=(*axes, axis), axis_size=size)(*arrays, rhs)
+        inner = lambda x, i, y: self.over_batches(x, i, y, d + 1, left)
+        return vmap(inner, in_axes=(*axes, axis), axis_size=size)(*arrays, rhs)
 
     def one(self, data: Array, indices: Array, rhs: Array, names: tuple[int, ...]) -> Array:
         """Rows of the dense operand at the contracted positions, times data, added up at the others."""
@@ -276,7 +277,7 @@ class _Sampled:
             left = tuple(n for axis, n in enumerate(names) if axis not in axes)
             x = lax.transpose(x, (*axes, *remaining(x.ndim, axes)))
             sides.append((take(x, indices[:, np.array([s for s, _ in used], np.int32)]), left))
-        return _rowwise(*sides, dense, self.contracting)
+        return _rowwise(sides[0], sides[1], dense, self.contracting)
 
 
 def _without(names: tuple, gone: Any) -> tuple: return tuple(n for n in names if n != gone)

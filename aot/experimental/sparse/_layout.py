@@ -19,13 +19,13 @@ def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | 
                        on_inefficient: str | None = "error") -> BCOO:
     """The same array, stored with these numbers of batch and dense dimensions (None: as they are).
 
-    More of either repeats elements: each stored element takes a row of the new dimensions, mostly zeros, unless these have a size
-    of 0 or 1.  on_inefficient says what to do then: 'error' (SparseEfficiencyError), 'warn' (SparseEfficiencyWarning), or
+    More of either repeats elements: each stored element takes a row of the new dimensions, mostly zeros, unless these have a
+    size of 0 or 1.  on_inefficient says what to do then: 'error' (SparseEfficiencyError), 'warn' (SparseEfficiencyWarning), or
     None.  Raises ValueError for numbers that are negative or together exceed mat.ndim.
     """
     require(mat, "bcoo_update_layout")
-    n_batch = mat.n_batch if n_batch is None else n_batch
-    n_dense = mat.n_dense if n_dense is None else n_dense
+    n_batch = int(mat.n_batch if n_batch is None else n_batch)
+    n_dense = int(mat.n_dense if n_dense is None else n_dense)
     _check_numbers(mat, n_batch, n_dense)
     if (n_batch, n_dense) == (mat.n_batch, mat.n_dense):
         return mat

@@ -44,8 +44,9 @@ def _integer_pow(prim: Any) -> Rule:
 
     def rule(x: Any, *, y: int) -> list:
         if y <= 0:
-            raise NotImplementedError(f"sparse rule for integer_pow with non-positive exponent {y} is not implemented because it "
-                                      "would result in dense output. hint: sparse.todense() makes the argument dense")
+            raise NotImplementedError(f"sparse rule for integer_pow with non-positive exponent {y} is not implemented "
+                                      "because it would result in dense output. hint: sparse.todense() makes the argument "
+                                      "dense")
         return [x.with_data(x.data)] if y == 1 else apply(x, y=y)
     return rule
 
@@ -63,8 +64,8 @@ def _add(x: Any, y: Any) -> list:
         return [_add_sparse(x, y)]
     mat, dense = (x, y) if is_sparse(x) else (y, x)
     if _output_shape(mat, dense) != dense.shape:
-        raise NotImplementedError("Addition between a sparse array X and a dense array Y is not implemented when the output shape "
-                                  "is larger than Y.shape: the result would be dense. hint: sparse.todense(X) + Y")
+        raise NotImplementedError("Addition between a sparse array X and a dense array Y is not implemented when the output "
+                                  "shape is larger than Y.shape: the result would be dense. hint: sparse.todense(X) + Y")
     return [lax.add(jnp.broadcast_to(mat.todense(), dense.shape), dense)]
 
 
@@ -108,13 +109,13 @@ def _strong(scalar: Any, mat: Any) -> Any:
 
 def _div(x: Any, y: Any) -> list:
     if is_sparse(y):
-        raise NotImplementedError("Division by a sparse array is not implemented because it would result in dense output. hint: "
-                                  "sparse.todense() makes it dense")
+        raise NotImplementedError("Division by a sparse array is not implemented because it would result in dense output. "
+                                  "hint: sparse.todense() makes it dense")
     if not jnp.ndim(y):
         return [x.with_data(lax.div(x.data, _strong(y, x)))]
     if _output_shape(x, y) != x.shape:
-        raise NotImplementedError(f"Division of a sparse array of shape {x.shape} by a dense array of shape {y.shape}, which would "
-                                  "repeat its elements.")
+        raise NotImplementedError(f"Division of a sparse array of shape {x.shape} by a dense array of shape {y.shape}, "
+                                  "which would repeat its elements.")
     divisor = over_batch(lambda i, v: take(v - 1, i) + 1, x.n_batch)(x.indices, jnp.broadcast_to(y, x.shape))
     return [x.with_data(lax.div(x.data, jnp.broadcast_to(divisor, x.data.shape)))]
 
@@ -182,7 +183,7 @@ def apply(prim: Any, args: list, params: dict) -> list:
     if len(args) == 1 and (name in _LINEAR or name in _ZERO_AT_ZERO.split()):
         return _unary(prim)(*args, **params)
     if name in _DENSE:
-        raise NotImplementedError(f"sparse rule for {name} is not implemented because it would result in dense output. hint: use "
-                                  "sparse.todense() to convert the arguments to dense arrays")
-    raise NotImplementedError(f"sparse rule for {name} is not implemented. hint: use sparse.todense() to convert the arguments to "
-                              "dense arrays")
+        raise NotImplementedError(f"sparse rule for {name} is not implemented because it would result in dense output. "
+                                  "hint: use sparse.todense() to convert the arguments to dense arrays")
+    raise NotImplementedError(f"sparse rule for {name} is not implemented. hint: use sparse.todense() to convert the "
+                              "arguments to dense arrays")

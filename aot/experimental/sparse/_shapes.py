@@ -45,7 +45,8 @@ def _check_kinds(mat: BCOO, permutation: Sequence[int]) -> None:
                                       f"{tuple(permutation)}, with n_{kind}={n}. hint: update_layout changes what axes are")
 
 
-def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None) -> BCOO:
+def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
+                          sharding: Any = None) -> BCOO:
     """Dimension i of mat becomes dimension broadcast_dimensions[i] of the result, the others repeat it.
 
     New dimensions in front of the sparse ones are batch dimensions, behind the first dense one dense.  Raises
@@ -53,18 +54,18 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
     require(mat, "bcoo_broadcast_in_dim")
     shape, places = tuple_of(shape), tuple_of(broadcast_dimensions)
     if len(places) != mat.ndim or list(places) != sorted(set(places)) or any(not 0 <= p < len(shape) for p in places):
-        raise ValueError(f"bcoo_broadcast_in_dim: broadcast_dimensions={places} must increase and name a dimension of {shape} for "
-                         f"each one of {mat.shape}")
+        raise ValueError(f"bcoo_broadcast_in_dim: broadcast_dimensions={places} must increase and name a dimension of "
+                         f"{shape} for each one of {mat.shape}")
     if any(n not in (1, shape[p]) for p, n in zip(places, mat.shape)):
-        raise ValueError(f"bcoo_broadcast_in_dim: cannot broadcast {mat.shape} to {shape} with broadcast_dimensions={places}: only "
-                         "dimensions of size 1 can change")
+        raise ValueError(f"bcoo_broadcast_in_dim: cannot broadcast {mat.shape} to {shape} with "
+                         f"broadcast_dimensions={places}: only dimensions of size 1 can change")
     batch, sparse, dense = mat.layout.groups(places)
     first_dense = dense[0] if dense else len(shape)
     n_batch = sparse[0] if sparse else first_dense
     if any(shape[d] != 1 for d in range(n_batch, first_dense) if d not in sparse) or any(
             shape[d] != mat.shape[places.index(d)] for d in sparse):
-        raise NotImplementedError("bcoo_broadcast_in_dim: a sparse dimension would be repeated. hint: update_layout first, with "
-                                  "this dimension among the batch or dense ones")
+        raise NotImplementedError("bcoo_broadcast_in_dim: a sparse dimension would be repeated. hint: update_layout first, "
+                                  "with this dimension among the batch or dense ones")
     return _broadcast(mat, shape, places, n_batch, first_dense)
 
 
@@ -95,23 +96,26 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
         raise ValueError("bcoo_concatenate requires a non-empty sequence of arrays")
     if not all(isinstance(m, BCOO) for m in operands):
         raise ValueError(f"bcoo_concatenate: expected operands to be a sequence of BCOO arrays. Got {operands}")
-    shapes = [m.shape for m in operands]
     first = operands[0]
-    if any(len(s) != first.ndim or s[:dimension] != first.shape[:dimension] or s[dimension + 1:] != first.shape[dimension + 1:]
-           for s in shapes) and 0 <= dimension < first.ndim:
-        raise TypeError("Cannot concatenate arrays with shapes that differ in dimensions other than the one being concatenated: "
-                        f"concatenating along dimension {dimension} for shapes {', '.join(map(str, shapes))}.")
-    if not 0 <= dimension < first.ndim:
-        raise TypeError(f"concatenate dimension out of bounds: dimension {dimension} for shapes {', '.join(map(str, shapes))}.")
+    _check_concatenated([m.shape for m in operands], dimension)
     if any((m.n_batch, m.n_dense) != (first.n_batch, first.n_dense) for m in operands):
         raise ValueError("bcoo_concatenate requires inputs with the same numbers of batch and dense dimensions. hint: "
                          "update_layout changes both")
-    shape = tuple(sum(s[d] for s in shapes) if d == dimension else n for d, n in enumerate(first.shape))
+    shape = tuple(sum(m.shape[d] for m in operands) if d == dimension else n for d, n in enumerate(first.shape))
     if dimension < first.n_batch:
         return _along_batch(operands, dimension, shape)
     if dimension < first.ndim - first.n_dense:
         return _along_sparse(operands, dimension, shape)
     raise NotImplementedError("Concatenation along dense dimensions. hint: update_layout makes the dimension sparse")
+
+
+def _check_concatenated(shapes: list[tuple], dimension: int) -> None:
+    shown = ", ".join(map(str, shapes))
+    if not 0 <= dimension < len(shapes[0]):
+        raise TypeError(f"concatenate dimension out of bounds: dimension {dimension} for shapes {shown}.")
+    if len({(*s[:dimension], *s[dimension + 1:]) for s in shapes}) > 1:
+        raise TypeError("Cannot concatenate arrays with shapes that differ in dimensions other than the one being "
+                        f"concatenated: concatenating along dimension {dimension} for shapes {shown}.")
 
 
 def _along_batch(operands: list[BCOO], dimension: int, shape: tuple) -> BCOO:
@@ -181,7 +185,8 @@ def _end(mat: BCOO, shape: tuple, start: int, old: Sequence[int], kinds: str) ->
 
 def _mixed(mat: BCOO, shape: tuple, kinds: str) -> ValueError:
     n = f"n_batch={mat.n_batch}" if kinds.startswith("batch") else f"n_dense={mat.n_dense}"
-    return ValueError(f"bcoo_reshape: new shape cannot mix {kinds} dimensions; got shape={mat.shape} new_shape={shape} with {n}")
+    return ValueError(f"bcoo_reshape: new shape cannot mix {kinds} dimensions; got shape={mat.shape} new_shape={shape} with "
+                      f"{n}")
 
 
 def _reshaped_batches(mat: BCOO, batch: tuple) -> tuple[Array, Array]:
@@ -198,7 +203,8 @@ def _renumbered(indices: Array, old: tuple, new: tuple) -> Array:
     flat = jnp.zeros(indices.shape[:-1], indices.dtype)
     for column, size, stride in zip(columns(indices), old, _strides(old)):
         flat = flat + jnp.clip(column, 0, max(size - 1, 0)) * np.array(stride, indices.dtype)
-    parts = [flat // np.array(stride, flat.dtype) % np.array(max(size, 1), flat.dtype) for size, stride in zip(new, _strides(new))]
+    parts = [flat // np.array(stride, flat.dtype) % np.array(max(size, 1), flat.dtype)
+             for size, stride in zip(new, _strides(new))]
     renumbered = jnp.stack(parts, axis=-1) if parts else jnp.zeros((*flat.shape, 0), flat.dtype)
     return jnp.where(absent, limits(new, indices.dtype), renumbered)
 

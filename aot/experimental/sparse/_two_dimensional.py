@@ -54,21 +54,20 @@ def dense_matrix(mat: Any, nse: int | None, name: str) -> tuple[Array, int]:
     """A dense matrix and the number of elements to store of it."""
     mat = jnp.asarray(mat)
     two_sizes(mat.shape, name)
-    if nse is None:
-        nse = jnp.count_nonzero(mat)
-    return mat, int(concrete_or_error(None, nse, f"the nse argument of {name}: under jit the number of stored elements is not "
-                                                 "known; pass nse as an integer"))
+    count = jnp.count_nonzero(mat) if nse is None else nse
+    why = f"the nse argument of {name}: under jit the number of stored elements is not known; pass nse as an integer"
+    return mat, int(concrete_or_error(None, count, why))
 
 
 def check_operand(mat: Matrix, data: Array, B: Array, transpose: bool, ndim: int, name: str) -> None:
     """ValueError or TypeError where a product of a matrix and a dense vector or matrix is not defined."""
     rows = mat.shape[0 if transpose else 1]
     if B.ndim != ndim or B.shape[0] != rows:
-        raise ValueError(f"{name}: a matrix of shape {mat.shape}{', transposed,' if transpose else ''} cannot be multiplied by an "
-                         f"array of shape {B.shape}")
+        raise ValueError(f"{name}: a matrix of shape {mat.shape}{', transposed,' if transpose else ''} cannot be multiplied "
+                         f"by an array of shape {B.shape}")
     if B.dtype != data.dtype:
-        raise TypeError(f"{name} requires operands of one dtype, got {data.dtype} and {B.dtype}. hint: convert one with astype, or "
-                        "use the operator @")
+        raise TypeError(f"{name} requires operands of one dtype, got {data.dtype} and {B.dtype}. hint: convert one with "
+                        "astype, or use the operator @")
 
 
 def nonzero_positions(mat: Array, nse: int, index_dtype: Any) -> tuple[Array, Array, Array]:

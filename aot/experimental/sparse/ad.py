@@ -63,8 +63,8 @@ def _derivative(transform: Callable, place: Callable, fun: Callable, argnums: in
     @functools.wraps(fun)
     def derivative(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            raise TypeError(f"{getattr(fun, '__name__', 'fun')}: derivatives of sparse functions take positional arguments only, "
-                            f"got {', '.join(kwargs)}")
+            raise TypeError(f"{getattr(fun, '__name__', 'fun')}: derivatives of sparse functions take positional arguments "
+                            f"only, got {', '.join(kwargs)}")
         arguments = _Arguments(args, argnums)
         leaves = arguments.leaves()[0]
         flat = transform(lambda data: fun(*arguments.given(data)), has_aux=has_aux, **options)

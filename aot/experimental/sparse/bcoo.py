@@ -7,41 +7,25 @@ from typing import Any
 import numpy as np
 
 import aot.numpy as jnp
-from aot.experimental.sparse import _storage
-from aot.experimental.sparse._arithmetic import (
-    bcoo_conv_general_dilated as bcoo_conv_general_dilated,
-)
-from aot.experimental.sparse._arithmetic import (
-    bcoo_multiply_dense as bcoo_multiply_dense,
-)
-from aot.experimental.sparse._arithmetic import (
-    bcoo_multiply_sparse as bcoo_multiply_sparse,
-)
-from aot.experimental.sparse._arithmetic import (
-    bcoo_reduce_sum as bcoo_reduce_sum,
-)
+from aot.experimental.sparse import _arithmetic, _dot, _layout, _shapes, _slicing, _storage
 from aot.experimental.sparse._bcoo import BCOO, integer_dtype, require
-from aot.experimental.sparse._dot import bcoo_dot_general as bcoo_dot_general
-from aot.experimental.sparse._dot import bcoo_dot_general_sampled as bcoo_dot_general_sampled
-from aot.experimental.sparse._dot import dot_general_p as bcoo_dot_general_p
-from aot.experimental.sparse._dot import dot_general_sampled_p as bcoo_dot_general_sampled_p
-from aot.experimental.sparse._dot import spdot_general_p as bcoo_spdot_general_p
-from aot.experimental.sparse._layout import bcoo_update_layout as bcoo_update_layout
-from aot.experimental.sparse._shapes import bcoo_broadcast_in_dim as bcoo_broadcast_in_dim
-from aot.experimental.sparse._shapes import bcoo_concatenate as bcoo_concatenate
-from aot.experimental.sparse._shapes import bcoo_reshape as bcoo_reshape
-from aot.experimental.sparse._shapes import bcoo_rev as bcoo_rev
-from aot.experimental.sparse._shapes import bcoo_squeeze as bcoo_squeeze
-from aot.experimental.sparse._shapes import bcoo_transpose as bcoo_transpose
-from aot.experimental.sparse._slicing import bcoo_dynamic_slice as bcoo_dynamic_slice
-from aot.experimental.sparse._slicing import bcoo_gather as bcoo_gather
-from aot.experimental.sparse._slicing import bcoo_slice as bcoo_slice
 from aot.trace import concrete_or_error, is_tracer
 
 Array = Any
+
 bcoo_todense_p, bcoo_fromdense_p, bcoo_extract_p = _storage.todense_p, _storage.fromdense_p, _storage.extract_p
 bcoo_sort_indices_p, bcoo_sum_duplicates_p = _storage.sort_indices_p, _storage.sum_duplicates_p
-bcoo_transpose_p = _storage.transpose_p
+bcoo_transpose_p, bcoo_dot_general_p = _storage.transpose_p, _dot.dot_general_p
+bcoo_spdot_general_p, bcoo_dot_general_sampled_p = _dot.spdot_general_p, _dot.dot_general_sampled_p
+
+bcoo_dot_general, bcoo_dot_general_sampled = _dot.bcoo_dot_general, _dot.bcoo_dot_general_sampled
+bcoo_update_layout = _layout.bcoo_update_layout
+bcoo_multiply_dense, bcoo_multiply_sparse = _arithmetic.bcoo_multiply_dense, _arithmetic.bcoo_multiply_sparse
+bcoo_reduce_sum, bcoo_conv_general_dilated = _arithmetic.bcoo_reduce_sum, _arithmetic.bcoo_conv_general_dilated
+bcoo_transpose, bcoo_broadcast_in_dim = _shapes.bcoo_transpose, _shapes.bcoo_broadcast_in_dim
+bcoo_concatenate, bcoo_reshape = _shapes.bcoo_concatenate, _shapes.bcoo_reshape
+bcoo_rev, bcoo_squeeze = _shapes.bcoo_rev, _shapes.bcoo_squeeze
+bcoo_slice, bcoo_dynamic_slice, bcoo_gather = _slicing.bcoo_slice, _slicing.bcoo_dynamic_slice, _slicing.bcoo_gather
 
 
 def bcoo_todense(mat: BCOO) -> Array:
@@ -54,8 +38,8 @@ def bcoo_fromdense(mat: Array, *, nse: int | None = None, n_batch: int = 0, n_de
                    index_dtype: Any = jnp.int32) -> BCOO:
     """The sparse form of a dense array.
 
-    nse: elements to store in each batch (default: as many as the fullest batch has); missing ones are padded with indices out of
-    range, too many dropped from the end.  n_batch, n_dense: leading and trailing dimensions that are batch and dense ones.
+    nse: elements to store in each batch (default: as many as the fullest batch has); missing ones are padded with indices out
+    of range, too many dropped from the end.  n_batch, n_dense: leading and trailing dimensions that are batch and dense ones.
     Raises ConcretizationTypeError for nse=None under jit, where the number of elements is not known.
     """
     mat = jnp.asarray(mat)
@@ -83,8 +67,8 @@ def stored_elements(mat: Array, n_batch: int, n_dense: int, name: str) -> int:
 def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) -> BCOO:
     """The values of a dense array of the same shape at the positions of a sparse one, with its indices.
 
-    assume_unique (default: sparr.unique_indices): take a value for each index, also where a position comes again; otherwise later
-    ones get 0, so that the elements add up to the value.  Raises TypeError, ValueError for another type or shape."""
+    assume_unique (default: sparr.unique_indices): take a value for each index, also where a position comes again; otherwise
+    later ones get 0, so that the elements add up to the value.  Raises TypeError, ValueError for another type or shape."""
     if not isinstance(sparr, BCOO):
         raise TypeError(f"First argument to bcoo_extract should be a BCOO array. Got type(sparr)={type(sparr)}")
     arr = jnp.asarray(arr)

@@ -11,7 +11,7 @@ from aot import lax
 from aot.experimental.sparse import _storage
 from aot.experimental.sparse._base import JAXSparse, dtype_of
 from aot.experimental.sparse._bcoo import BCOO, integer_dtype
-from aot.experimental.sparse._dot import _numbers, dot_general_p, product_aval
+from aot.experimental.sparse._dot import _element_type, _numbers, dot_general_p, product_aval
 from aot.experimental.sparse._operators import operation, sparse_function
 from aot.experimental.sparse._primitive import primitive
 from aot.experimental.sparse.bcoo import (
@@ -31,8 +31,8 @@ Array = Any
 class BCSR(JAXSparse):
     """A matrix, with batch dimensions in front and dense ones behind, stored by rows.
 
-    data: [*batch, nse, *dense].  indices: integers [*batch, nse], the columns.  indptr: integers [*batch, rows + 1]: row i has the
-    elements indptr[i] to indptr[i + 1].  Raises ValueError where the arrays do not fit `shape`."""
+    data: [*batch, nse, *dense].  indices: integers [*batch, nse], the columns.  indptr: integers [*batch, rows + 1]: row i
+    has the elements indptr[i] to indptr[i + 1].  Raises ValueError where the arrays do not fit `shape`."""
 
     __slots__ = ("data", "indices", "indptr", "indices_sorted", "unique_indices", "_pattern")
 
@@ -102,8 +102,8 @@ class BCSR(JAXSparse):
     def from_bcoo(cls, arr: BCOO) -> BCSR:
         """The same elements by rows.  Raises NotImplementedError unless there are two sparse dimensions."""
         if arr.n_sparse != 2:
-            raise NotImplementedError(f"BCSR.from_bcoo requires n_sparse=2; got arr.n_sparse={arr.n_sparse}. hint: update_layout "
-                                      "changes the numbers of batch and dense dimensions")
+            raise NotImplementedError(f"BCSR.from_bcoo requires n_sparse=2; got arr.n_sparse={arr.n_sparse}. hint: "
+                                      "update_layout changes the numbers of batch and dense dimensions")
         if not arr.indices_sorted:
             arr = bcoo_sort_indices(arr)
         rows, _ = arr.layout.groups(arr.shape)[1]
@@ -147,8 +147,8 @@ class BCSR(JAXSparse):
 def _check(mat: BCSR) -> None:
     n = mat.n_batch
     if len(mat.shape) < n + 2 or mat.data.ndim < n + 1 or mat.indptr.ndim != n + 1:
-        raise ValueError(f"BCSR arrays do not fit: data {mat.data.shape}, indices {mat.indices.shape}, indptr {mat.indptr.shape} "
-                         f"for shape {mat.shape}")
+        raise ValueError(f"BCSR arrays do not fit: data {mat.data.shape}, indices {mat.indices.shape}, indptr "
+                         f"{mat.indptr.shape} for shape {mat.shape}")
     if mat.indptr.shape[-1] != mat.shape[n] + 1:
         raise ValueError(f"indptr shape must match the matrix shape plus 1: got {mat.indptr.shape} for shape {mat.shape}.")
     if mat.data.shape[n:] != (mat.nse, *mat.shape[n + 2:]):
@@ -223,7 +223,8 @@ def bcsr_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dens
     (ConcretizationTypeError)."""
     mat = jnp.asarray(mat)
     if mat.ndim - n_batch - n_dense != 2:
-        raise ValueError(f"bcsr_fromdense: must have 2 sparse dimensions, got shape {mat.shape} with {n_batch=} and {n_dense=}.")
+        raise ValueError(f"bcsr_fromdense: must have 2 sparse dimensions, got shape {mat.shape} with {n_batch=} and "
+                         f"{n_dense=}.")
     index_dtype = np.dtype(integer_dtype(index_dtype))
     nse = stored_elements(mat, n_batch, n_dense, "bcsr_fromdense") if nse is None else int(
         concrete_or_error(None, nse, "the nse argument of bcsr_fromdense"))
@@ -249,7 +250,7 @@ def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: N
     rhs, numbers = jnp.asarray(rhs), _numbers(dimension_numbers)
     product_aval(lhs, rhs, numbers, None)
     return bcsr_dot_general_p(lhs.data, lhs.indices, lhs.indptr, rhs, dimension_numbers=numbers, lhs_spinfo=lhs._info,
-                              preferred_element_type=None if preferred_element_type is None else np.dtype(preferred_element_type))
+                              preferred_element_type=_element_type(preferred_element_type))
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
@@ -257,7 +258,8 @@ def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
     return mat.sum_duplicates(nse=nse, remove_zeros=False)
 
 
-def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None) -> BCSR:
+def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
+                          sharding: Any = None) -> BCSR:
     """Other sizes and more dimensions; see `bcoo_broadcast_in_dim`."""
     return BCSR.from_bcoo(bcoo_broadcast_in_dim(mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions))
 

@@ -69,7 +69,8 @@ def _check_start(X: Array, apply: Callable) -> tuple[int, int]:
         raise ValueError(f"expected 0 < search dim * 5 < matrix dim (got {k} * 5, {n})")
     out = aot.eval_shape(apply, ShapeDtypeStruct((n, k), X.dtype))
     if out.shape != (n, k) or out.dtype != X.dtype:
-        raise ValueError(f"A must map arrays of shape ({n}, {k}) and dtype {X.dtype} to such arrays, got {out.dtype}{out.shape}")
+        raise ValueError(f"A must map arrays of shape ({n}, {k}) and dtype {X.dtype} to such arrays, got "
+                         f"{out.dtype}{out.shape}")
     return n, k
 
 
@@ -146,7 +147,7 @@ def _solve(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, b: np.ndar
 
 
 def spsolve(data: Array, indices: Array, indptr: Array, b: Array, tol: float = 1e-6, reorder: int = 1) -> Array:
-    """x with A x = b, for a square matrix A in compressed rows: data (nse,), columns indices (nse,), row starts indptr (n + 1,).
+    """x with A x = b, for a square matrix A in compressed rows: data (nse,), columns indices (nse,) and indptr (n + 1,).
 
     Runs on the host, through `scipy.sparse.linalg.spsolve`; NaN where A is singular.  tol, reorder (1 to 4) are for solvers on
     accelerators.  Raises ValueError for shapes and dtypes that do not fit.

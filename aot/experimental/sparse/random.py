@@ -21,8 +21,8 @@ def random_bcoo(key: Any, shape: Sequence[int], *, dtype: Any = np.float64, indi
                 generator: Callable[..., Any] = random.uniform, **kwds: Any) -> BCOO:
     """A BCOO array with random elements at random positions.
 
-    nse: how many elements each batch stores, or the fraction of the sparse dimensions if 0 < nse < 1.  unique_indices: no position
-    twice.  generator(key, shape=, dtype=, **kwds) makes the values.  Raises ValueError for sizes that do not fit.
+    nse: how many elements each batch stores, or the fraction of the sparse dimensions if 0 < nse < 1.  unique_indices: no
+    position twice.  generator(key, shape=, dtype=, **kwds) makes the values.  Raises ValueError for sizes that do not fit.
     """
     shape = tuple_of(shape)
     n_batch, n_dense = operator.index(n_batch), operator.index(n_dense)
@@ -40,7 +40,7 @@ def random_bcoo(key: Any, shape: Sequence[int], *, dtype: Any = np.float64, indi
         if not sparse:
             return jnp.empty((nse, 0), indices_dtype)
         if unique_indices:
-            flat = random.choice(k, size, shape=(nse,), replace=False).astype(indices_dtype)
+            flat = jnp.asarray(random.choice(k, size, shape=(nse,), replace=False), indices_dtype)
         else:
             flat = random.randint(k, (nse,), 0, size, dtype=indices_dtype)
         return jnp.stack(jnp.unravel_index(flat, sparse), axis=-1).astype(indices_dtype)

@@ -28,7 +28,21 @@ from aot.ops.call import pjit_p
 from aot.ops.control import cond_p, split, while_p
 from aot.ops.scan import scan_p
 from aot.source import api_boundary, replaying, set_current
-from aot.trace import Jaxpr, Literal, ShapedArray, Trace, Tracer, Zero, bind, eval_jaxpr, is_zero, stage, state, tracing, typeof
+from aot.trace import (
+    Jaxpr,
+    Literal,
+    ShapedArray,
+    Trace,
+    Tracer,
+    Zero,
+    bind,
+    eval_jaxpr,
+    is_zero,
+    stage,
+    state,
+    tracing,
+    typeof,
+)
 from aot.tree_util import tree_flatten
 
 Array = Any
@@ -98,6 +112,7 @@ def apply(prim: Any, args: list, params: dict) -> list:
 
 class _Staged:
     """A jaxpr over the arrays that values of these forms consist of, and the forms of its results."""
+    outs: tuple[Form, ...]
 
     def __init__(self, jaxpr: Jaxpr, forms: tuple[Form, ...], avals: Sequence[ShapedArray]):
         def f(*arrays):
@@ -152,7 +167,7 @@ def _while(prim: Any, args: list, params: dict) -> list:
     return unflatten(body.outs, outs)
 
 
-def _settled(make: Callable, carry: list, n: int, what: str) -> tuple[list, _Staged]:
+def _settled(make: Callable, carry: list, n: int, what: str) -> tuple[list, Any]:
     """The carry with the flags that the body keeps, and the body for it.
 
     Raises TypeError where the body changes the form of a carried value."""
@@ -250,15 +265,16 @@ def _custom_jvp(prim: Any, args: list, params: dict) -> list:
     """The function on sparse values, with its derivative: of tangents that are sparse at the same places."""
     arrays, forms = flatten(args)
     body = staged(params["call_jaxpr"], args)
+    n = params["num_consts"]        # what the function closes over, of which the rule knows nothing
 
     def rule(primals, tangents):
         values = unflatten(forms, primals)
         dots = [_tangent(x, form, tangents) for x, form in zip(values, forms)]
-        outs, out_dots = _sparse_rule(params["jvp"], values, dots)
+        outs, out_dots = _sparse_rule(params["jvp"], values[n:], dots[n:])
         flat, out_forms = flatten(outs)
         ts: list = [Zero.like(x) for x in flat]
         for form, t in zip(out_forms, out_dots):
-            ts[form.places[0]] = t if is_zero(t) or not is_sparse(t) else t.data
+            ts[form.places[0]] = t.data if is_sparse(t) else t
         return flat, ts
     outs = state.trace.custom_jvp(JvpCall(lambda *xs: eval_jaxpr(body.jaxpr, xs), rule, params["name"]), arrays)
     return unflatten(body.outs, outs)
