@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import api_coverage
 from support import compare, jax
 
-MODULES = [m for m in api_coverage.modules() if m not in ("Array", "Array.at", "experimental.sparse")] + [
+MODULES = [m for m in api_coverage.modules() if m not in ("Array", "Array.at")] + [
     "custom_derivatives", "experimental", "experimental.layout", "experimental.pjit", "experimental.shard_map", "ffi", "monitoring", "profiler", "ref",
     "scipy.cluster.vq", "scipy.spatial.transform", "typing", *(f"scipy.stats.{name}" for name in api_coverage.inventory("scipy.stats"))]
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -45,8 +45,8 @@ _MADE = "made by the library, never by users: the fields are the implementation'
 REVIEWED: dict[str, str] = {
     **dict.fromkeys(["jax.Array", "numpy.ndarray", "jax.Shard", "*.Ref", "export.Exported", "export.DisabledSafetyCheck",
                      "experimental.checkify.Error", "stages.ArgInfo", "stages.Compiled", "stages.Lowered", "stages.Traced"], _MADE),
-    **dict.fromkeys(["experimental.jet.JetTrace", "experimental.jet.JetTracer.*"], "classes of jax's implementation that its "
-                                                                                   "module does not hide"),
+    **dict.fromkeys(["experimental.jet.JetTrace", "experimental.jet.JetTracer.*", "experimental.sparse.SparseTracer.*"],
+                    "classes of jax's implementation that its module does not hide"),
     **dict.fromkeys(["ref.AbstractRef.*"], "types of traced values, made by the library"),
     **dict.fromkeys(["*.lower"], "_private_parameters is private"),
     **dict.fromkeys(["*.count", "*.index"], "methods of tuple, whose parameters have no names there"),
