@@ -50,7 +50,35 @@ def tanh(x):
 """
 NANSUM = "x = jnp.array([1, 2, jnp.nan, 3, 4])\n"
 
+#: the pages of jax.experimental.sparse print no figures: each row is what one of them says
+SPARSE = """
+from aot.experimental import sparse
+dense = jnp.array([[0., 2., 0.], [1., 0., 4.]])
+mat, rows = sparse.BCOO.fromdense(dense), sparse.BCOO.fromdense(dense, n_batch=1)
+same = lambda a, b: print(type(a).__name__, bool((sparse.todense(a) == b).all()))
+"""
+
 ROWS = [
+    ("sparse: bcoo_multiply_dense gives an array", SPARSE + "print(sparse.bcoo_multiply_dense(sp_mat=mat, v=dense))", "[ 4. 1. 16.]"),
+    ("sparse: bcoo_multiply_sparse", SPARSE + "same(sparse.bcoo_multiply_sparse(lhs=mat, rhs=mat), dense ** 2)", "BCOO True"),
+    ("sparse: bcoo_update_layout", SPARSE + "same(sparse.bcoo_update_layout(rows, n_batch=0), dense)\n"
+     "same(sparse.bcoo_update_layout(mat, n_dense=1, on_inefficient=None), dense)\n"
+     "try: sparse.bcoo_update_layout(mat, n_batch=1)\nexcept sparse.SparseEfficiencyError: print('refused')\n"
+     "print(sparse.bcoo_update_layout(sparse.BCOO.fromdense(dense[:1]), n_batch=1).n_batch)", "BCOO True BCOO True refused 1"),
+    ("sparse: bcoo_reduce_sum", SPARSE + "same(sparse.bcoo_reduce_sum(mat, axes=[0]), dense.sum(0))", "BCOO True"),
+    ("sparse: bcoo_reshape", SPARSE + "same(sparse.bcoo_reshape(mat, new_sizes=(3, 2)), dense.reshape(3, 2))\n"
+     "same(sparse.bcoo_reshape(mat, new_sizes=(6,), dimensions=(1, 0)), dense.T.reshape(6))\n"
+     "try: sparse.bcoo_reshape(rows, new_sizes=(3, 2))\nexcept ValueError: print('mixed')", "BCOO True BCOO True mixed"),
+    ("sparse: bcoo_slice", SPARSE + "same(sparse.bcoo_slice(mat, start_indices=(0, 1), limit_indices=(2, 3)), dense[:, 1:])", "BCOO True"),
+    ("sparse: bcoo_sort_indices", SPARSE + "same(sparse.bcoo_sort_indices(mat.T), dense.T)\n"
+     "print(sparse.bcoo_sort_indices(mat.T).indices.tolist())", "BCOO True [[0, 1], [1, 0], [2, 1]]"),
+    ("sparse: bcoo_squeeze", SPARSE + "same(sparse.bcoo_squeeze(sparse.BCOO.fromdense(dense[:1]), dimensions=(0,)), dense[0])", "BCOO True"),
+    ("sparse: bcoo_sum_duplicates", SPARSE + "twice = mat + mat\nprint(twice.nse, sparse.bcoo_sum_duplicates(twice).nse)\n"
+     "same(jit(lambda m: sparse.bcoo_sum_duplicates(m, nse=5))(twice), 2 * dense)\n"
+     "print(sparse.bcoo_sum_duplicates(twice, nse=2).todense())", "6 3 BCOO True [[0. 4. 0.] [2. 0. 0.]]"),
+    ("sparse: bcoo_todense", SPARSE + "same(sparse.bcoo_todense(rows), dense)", "Array True"),
+    ("sparse: bcoo_transpose", SPARSE + "same(sparse.bcoo_transpose(mat, permutation=(1, 0)), dense.T)\n"
+     "try: sparse.bcoo_transpose(rows, permutation=(1, 0))\nexcept NotImplementedError: print('batch')", "BCOO True batch"),
     ("readme: grad", TANH + "print(grad(tanh)(1.0))", "0.4199743"),
     ("readme: third derivative", TANH + "print(grad(grad(grad(tanh)))(1.0))", "0.62162673"),
     ("readme: hessian", "print(jit(jacfwd(jacrev(lambda x: x[0] ** 2 * x[1])))(jnp.array([1., 2.])))", "[[4. 2.] [2. 0.]]"),
