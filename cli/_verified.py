@@ -20,12 +20,14 @@ def print_cases(report: dict[str, Any]) -> None:
     rows = []
     for case in report["cases"]:
         worst = [f"max {short} error {_worst(case['outputs'], key)}" for key, short in _FIGURES] if case["outputs"] else []
-        rows.append([case["name"], case["outcome"], *(worst or [case["why"].splitlines()[0] if case["why"] else "", "", ""])])
+        why = case["why"].splitlines()[0] if case["why"] else ""
+        rows.append([case["name"], case["outcome"], *([*worst, why] if worst else [why, "", "", ""])])
     click.echo(table(rows, "  "))
     for case in report["cases"]:
         for o in case["outputs"]:
             if not o["ok"]:
-                click.echo(f"  {case['name']}: {o['name']} {o['type']} differs by up to {o['max_abs_error']:.3g}")
+                by = f"by up to {o['max_abs_error']:.3g}" if o["max_abs_error"] else "in where it is infinite or NaN"
+                click.echo(f"  {case['name']}: {o['name']} {o['type']} differs {by}")
 
 
 def _worst(outputs: list[dict[str, Any]], key: str) -> str:
