@@ -1,6 +1,7 @@
 """Mutable array references against real jax: reads, writes, control flow, transforms, errors."""
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,24 @@ def traced(index, write):
     for i in (0, 3, -1, 4, 9, -9)])
 def test_traced_positions(call, args):
     """Scalars and starts of slices are moved into bounds, what is written to positions of arrays out of bounds is dropped."""
+    compare(call, *args)
+
+
+WINDOWS = {
+    "one": lambda m, i: m.ds(i, 2), "row": lambda m, i: (0, m.ds(i, 2)), "column": lambda m, i: (ALL, m.ds(i, 2)),
+    "array": lambda m, i: (A2, m.ds(i, 2)), "ellipsis": lambda m, i: (..., m.ds(i, 2)), "step": lambda m, i: (1, m.ds(i, 2, 2)),
+    "newaxis": lambda m, i: (None, m.ds(i, 2)), "two": lambda m, i: (m.ds(1, 2), m.ds(i, 1)), "empty": lambda m, i: m.ds(0, 0),
+    "mask": lambda m, i: (np.array([True, False, True]), m.ds(i, 2)), "too_many": lambda m, i: (m.ds(0, 1),) * 3}
+UPDATES = {"get": lambda x, i, m: x[i], "set": lambda x, i, m: x.at[i].set(-1.), "add": lambda x, i, m: x.at[i].add(x[i]),
+           "grad": lambda x, i, m: m.grad(lambda x: (x[i] ** 2).sum())(x)}
+
+
+@table(*[(f"{name}-{what}-{i}-{how}", lambda m, lax, w=w, f=f, i=i, how=how: lambda x: (
+    m.jit(lambda x, i: f(x, w(m, i), m))(x, i) if how else f(x, w(m, i), m)), X.reshape(6, 4)[:3])
+    for name, w in WINDOWS.items() for what, f in UPDATES.items() for i in (0, 1, 3, -2) for how in (False, True)
+    if i in (0, 1) or name not in ("array", "mask", "step")])
+def test_arrays(call, args):
+    """ds is an index of arrays, too.  Out of range jax is not of one mind beside arrays and with a step, eagerly and jitted."""
     compare(call, *args)
 
 
@@ -726,6 +745,73 @@ def test_lowered_without_a_trace():
     np.testing.assert_allclose(again.call(V), f(V))
     with pytest.raises(NotImplementedError, match="reference"):
         aot.export.export(aot.jit(inc))(aot.new_ref(V))
+
+
+def test_memory_is_reused_where_nobody_else_holds_it():
+    """A jitted function takes the memory of what it writes, unless somebody holds the array that was there."""
+    r = aot.new_ref(np.zeros(1 << 16, np.float32))
+    f = aot.jit(lambda r, i: r.__setitem__(i, r[i] + 1))
+    f(r, 1)
+    where = r.unsafe_buffer_pointer()
+    for i in range(3):
+        f(r, i)
+    assert r.unsafe_buffer_pointer() == where
+    seen, other, gradient = r[...], aot.freeze(r), aot.vjp(lambda x: (x * r[...]).sum(), np.ones(1 << 16, np.float32))[1]
+    copied = copy.copy(r)
+    f(r, 1)
+    f(r, 1)
+    assert seen[1] == other[1] == gradient(np.float32(1))[0][1] == copied[1] == 2 and r[1] == 4
+    x = aot.numpy.ones(3)
+    q = aot.new_ref(x)
+    g = aot.jit(lambda q, y: (q.__setitem__(..., q[...] + y), y)[1])
+    old = aot.ref.swap(q, ..., aot.numpy.zeros(3))
+    kept = g(q, x)
+    g(q, kept)
+    assert x.tolist() == old.tolist() == kept.tolist() == [1, 1, 1] and q[...].tolist() == [2, 2, 2]
+
+
+def test_debug_nans():
+    r = aot.new_ref(V)
+    with aot.debug_nans(True), pytest.raises(FloatingPointError, match="reference"):
+        aot.jit(lambda r: r.__setitem__(0, aot.numpy.log(-r[0])))(r)
+
+
+def test_jet_refuses():
+    from aot.experimental import jet
+    with pytest.raises(NotImplementedError, match="reference"):
+        jet.jet(lambda x: plain(aot, aot.lax, x), (V,), ((V,),))
+
+
+def test_effects_in_order():
+    """Ordered effects and references in one program."""
+    out = []
+
+    @aot.jit
+    def f(r):
+        def body(i, c):
+            r[0] += 1
+            aot.debug.callback(lambda v: out.append(float(v)), r[0], ordered=True)
+            return c
+        aot.lax.fori_loop(0, 3, body, 0)
+    f(aot.new_ref(V))
+    aot.effects_barrier()
+    assert out == [2, 3, 4]
+
+
+def test_other_holders_of_jaxprs():
+    """What makes references inside runs as without: checkify, custom_linear_solve, shard_map."""
+    def f(x):
+        r = aot.new_ref(x)
+        r[0] = r[1] * 2
+        return r[...]
+    from aot.experimental import checkify
+    mesh = aot.make_mesh((1,), ("x",))
+    assert checkify.checkify(f)(V)[1].tolist() == [4, 2, 3]
+    assert aot.jit(aot.shard_map(f, mesh=mesh, in_specs=aot.P("x"), out_specs=aot.P("x")))(V).tolist() == [4, 2, 3]
+    assert aot.jit(lambda b: aot.lax.custom_linear_solve(lambda x: (lambda r: (r.__setitem__(0, x[0] * 2.), r[...] * 1.)[1])(
+        aot.new_ref(x * 2.)), b, lambda _, b: b / 2))(V).tolist() == (V / 2).tolist()
+    with pytest.raises(TypeError, match=r"ref\[...\]"):
+        aot.shard_map(lambda r: r[...], mesh=mesh, in_specs=aot.P("x"), out_specs=aot.P("x"))(aot.new_ref(V))
 
 
 def test_calls_of_one_function_with_arrays_and_references():

@@ -95,6 +95,18 @@ def compile_jaxpr(jaxpr: Jaxpr, name: str, donated: Sequence[bool] = (), **optio
     return Program(cached.compile_text(text, host_callbacks=callbacks, **options), jaxpr.out_avals, weights, text, callbacks)
 
 
+def run_donating(jaxpr: Jaxpr, args: Sequence, given: Sequence[int], copied: Sequence[int], name: str) -> list[Array]:
+    """Run a jaxpr on concrete values as one program, which may use the memory of those at `given` for its results.
+
+    copied: of which a copy is given."""
+    donated = [i in given for i in range(len(args))]
+    program = jaxpr.memo(("donating", tuple(given)), lambda: compile_jaxpr(jaxpr, f"jit_{name}", donated))
+    buffers = program.placed(args, jaxpr.in_avals)
+    for i in copied:
+        buffers[i] = xla.put(xla.to_numpy(buffers[i]), buffers[i].aval, buffers[i]._sharding)
+    return program.run(protect(buffers, donated))
+
+
 # ---- eager -------------------------------------------------------------------------------------------------------
 
 _programs: dict[Any, dict] = {}         # the options that a trace depends on -> operation and types -> its program
@@ -189,6 +201,12 @@ def check_finite(what: str, outs: Sequence[Array]) -> None:
                 raise FloatingPointError(f"invalid value (nan) encountered in {what}")
             if config.debug_infs and np.isinf(v).any():
                 raise FloatingPointError(f"invalid value (inf) encountered in {what}")
+
+
+def check_contents(what: str, value: Array) -> None:
+    """`check_finite` of what was written to a reference."""
+    if config.debug_nans or config.debug_infs:
+        check_finite(f"what {what} wrote to a reference", [value])
 
 
 def clear_caches() -> None:

@@ -49,6 +49,9 @@ class JetTrace(Trace):
     def process(self, prim, args, params):
         if prim is pjit_p or prim is checkpoint_p:
             return eval_jaxpr(params["jaxpr"], args)
+        if prim.makes_ref:
+            raise NotImplementedError("jet of a function that makes a mutable reference is not supported. hint: nest jvp, or "
+                                      "update arrays with x.at[i].set(y)")
         pairs = [self.pair(x) for x in args]
         primals, terms = [p for p, _ in pairs], [t for _, t in pairs]
         with tracing(self.parent):

@@ -17,9 +17,10 @@ from aot.array_methods import ArrayMethods
 from aot.config import config
 from aot.numpy import _util
 from aot.numpy._util import array_of, cast, concrete, dtype_of, is_tracer, kind, promote, shape_of, typeof
+from aot.ops import views
 
 # Kinds of entries of an index expression.
-_NEW, _ELLIPSIS, _SLICE, _INT, _BOOL, _ARRAY = "newaxis", "ellipsis", "slice", "int", "bool", "array"
+_NEW, _ELLIPSIS, _SLICE, _INT, _BOOL, _ARRAY, _WINDOW = "newaxis", "ellipsis", "slice", "int", "bool", "array", "ds"
 
 
 class Item(NamedTuple):
@@ -69,6 +70,8 @@ def _classify(index: Any) -> tuple[str, Any]:
         return _classify(index.__jax_array__())
     if hasattr(type(index), "__index__"):
         return _INT, operator.index(index)
+    if isinstance(index, views.Slice):
+        return _WINDOW, index
     raise IndexError("only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays are "
                      f"valid indices. Got {index}")
 
@@ -141,6 +144,10 @@ def getitem(x: Any, index: Any, *, indices_are_sorted: bool = False, unique_indi
     if config.check_static_indices and (mode is None or _mode(mode) == lax.GatherScatterMode.PROMISE_IN_BOUNDS):
         _check_static(items, x.shape, wrap_negative_indices)
     kinds = {item.kind for item in items}
+    if _WINDOW in kinds:
+        return getitem(views.take(x, _window(items, x.shape)), _within(items), indices_are_sorted=indices_are_sorted,
+                       unique_indices=unique_indices, mode=mode, fill_value=fill_value,
+                       wrap_negative_indices=wrap_negative_indices, out_sharding=out_sharding)
     if (mode is None or _mode(mode) in _SLICE_MODES) and not kinds & {_BOOL}:
         if _ARRAY not in kinds:
             return _static_slice(x, items, wrap_negative_indices, mode)
@@ -148,6 +155,31 @@ def getitem(x: Any, index: Any, *, indices_are_sorted: bool = False, unique_indi
             return _dynamic_slice(x, items, wrap_negative_indices)
     plan = _plan(items, x.shape, wrap_negative_indices)
     return _gather(x, plan, mode, fill_value, indices_are_sorted, unique_indices)
+
+
+def _window(items: list[Item], shape: tuple[int, ...]) -> list:
+    """The view of an array that the entries made by `ds` select."""
+    each = [i.index if i.kind == _WINDOW else slice(None) for i in _spread(items, len(shape)) for _ in i.axes]
+    return [views.parse(tuple(each), shape, clip=True)]
+
+
+def _fits(items: list[Item], shape: tuple[int, ...]) -> Any:
+    """Whether what `ds` selects is in range, else updates are dropped: True, False, or traced."""
+    fits: Any = True
+    for item in _spread(items, len(shape)):
+        if item.kind == _WINDOW:
+            start, last = item.index.start, shape[item.axes[0]] - views.span(item.index)
+            if not is_tracer(start):
+                fits = fits if 0 <= int(start) <= last else False
+            elif fits is not False:
+                inside = lax.bitwise_and(lax.ge(start, cast(0, start.dtype)), lax.le(start, cast(last, start.dtype)))
+                fits = inside if fits is True else lax.bitwise_and(fits, inside)
+    return fits
+
+
+def _within(items: list[Item]) -> tuple:
+    """The index of what these select."""
+    return tuple(slice(None) if i.kind == _WINDOW else Ellipsis if i.kind == _ELLIPSIS else i.index for i in items)
 
 
 def _mode(mode: Any) -> Any:
@@ -478,7 +510,16 @@ def scatter(x: Any, index: Any, values: Any, op: Callable[..., Any], *, indices_
     x = array_of(x)
     dtype, weak = x.dtype, x.aval.weak_type
     _warn_unsafe(values, x)
-    plan = _plan(parse(index, x.shape), x.shape, wrap_negative_indices)
+    items = parse(index, x.shape)
+    if any(item.kind == _WINDOW for item in items):
+        window, fits = _window(items, x.shape), _fits(items, x.shape)
+        old = views.take(x, window)
+        new = scatter(old, _within(items), values, op, indices_are_sorted=indices_are_sorted, unique_indices=unique_indices,
+                      mode=mode, wrap_negative_indices=wrap_negative_indices)
+        if mode is not None and _mode(mode) == lax.GatherScatterMode.CLIP:
+            fits = True
+        return x if fits is False else views.put(x, window, new if fits is True else lax.select(fits, new, old))
+    plan = _plan(items, x.shape, wrap_negative_indices)
     if 0 in plan.shape:
         return x
     x, values = promote(x, values)

@@ -10,16 +10,18 @@ from aot.trace import (
     Primitive,
     Var,
     Zero,
+    base_trace,
     bind,
     captured_by,
     dce,
     is_linear,
     is_zero,
     opened,
+    state,
     subjaxprs,
     tangent_aval,
 )
-from aot.transforms.discharge import contents, discharged, refuse_cells, update, without_refs
+from aot.transforms.discharge import contents, discharged, refuse_cells, run_in_place, update, without_refs
 
 
 class Holder(Primitive):
@@ -105,6 +107,12 @@ class Pjit(Call):
         if jaxpr.composite is None and (inline or len(jaxpr.eqns) <= 1):
             return e.jaxpr(jaxpr, xs)
         return e.call(jaxpr, xs, name)
+
+    def discharge(self, args, *, jaxpr, **params):
+        if state.trace is not base_trace:
+            return super().discharge(args, jaxpr=jaxpr, **params)
+        pure, written = discharged(jaxpr, args)
+        return update(args, written, run_in_place(pure, args, written, params["name"]))
 
     def evaluate(self, args, params):
         """Eager call, for instance the linear half of a jitted function under grad."""

@@ -7,7 +7,8 @@ of arrays of positions reads clamp, and writes out of bounds are dropped.
 from __future__ import annotations
 
 import operator
-from typing import Any, NamedTuple, Sequence
+from dataclasses import dataclass
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -16,13 +17,12 @@ from aot.trace import ShapedArray, is_tracer, typeof
 from aot.trace.refs import is_ref
 
 
-class Slice(NamedTuple):
+@dataclass(frozen=True)
+class Slice:
     """`size` positions from `start` (None within an indexer: it is an operand), each `stride` from the one before."""
     start: Any
     size: int
     stride: int = 1
-
-    def __repr__(self): return f"Slice(start={self.start}, size={self.size}, stride={self.stride})"
 
 
 def ds(start: Any, size: Any = None, stride: int | None = None) -> Any:
@@ -44,8 +44,10 @@ Indexer = tuple       # of Slice | None, one for each dimension
 
 # ---- parsing ---------------------------------------------------------------------------------------------------------
 
-def parse(index: Any, shape: tuple[int, ...]) -> tuple[Indexer, list]:
-    """An index expression -> (indexer, operands).  Raises what is wrong with it: TypeError, IndexError, ValueError."""
+def parse(index: Any, shape: tuple[int, ...], clip: bool = False) -> tuple[Indexer, list]:
+    """An index expression -> (indexer, operands).  Raises what is wrong with it: TypeError, IndexError, ValueError.
+
+    clip: what `ds` says is moved into bounds instead of refused."""
     given = index if type(index) is tuple else () if index is None else (index,)
     given = [_entry(i) for i in given]
     dots = [n for n, i in enumerate(given) if i is Ellipsis]
@@ -59,7 +61,7 @@ def parse(index: Any, shape: tuple[int, ...]) -> tuple[Indexer, list]:
     full = [*given[:at], *[slice(None)] * missing, *rest]
     entries, operands = [], []
     for axis, (i, n) in enumerate(zip(full, shape)):
-        entry, operand = _sliced(i, n, axis) if isinstance(i, (slice, Slice)) else (None, _position(i, n, axis))
+        entry, operand = _sliced(i, n, axis, clip) if isinstance(i, (slice, Slice)) else (None, _position(i, n, axis))
         entries.append(entry)
         operands += [] if operand is None else [operand]
     return tuple(entries), operands
@@ -88,7 +90,7 @@ def _position(i: Any, n: int, axis: int) -> Any:
     return i if at is None or at >= 0 else at + n
 
 
-def _sliced(s: Any, n: int, axis: int) -> tuple[Slice, Any]:
+def _sliced(s: Any, n: int, axis: int, clip: bool) -> tuple[Slice, Any]:
     if isinstance(s, slice):
         start, stop, step = [None if v is None else _bound(v) for v in (s.start, s.stop, s.step)]
         if step is not None and step < 1:
@@ -102,7 +104,9 @@ def _sliced(s: Any, n: int, axis: int) -> tuple[Slice, Any]:
     if start is None:
         return Slice(None, size, s.stride), s.start
     start += n if start < 0 else 0
-    if size and not 0 <= start <= start + (size - 1) * s.stride < n:
+    if clip:
+        start = max(0, min(start, n - span(s)))
+    if size and not 0 <= start <= n - span(s):
         raise IndexError(f"{s} is out of bounds for axis {axis} of a reference, of size {n}")
     return Slice(start, size, s.stride), None
 
@@ -214,9 +218,14 @@ def _is_all(slices: Sequence, starts: Sequence, shape: tuple[int, ...]) -> bool:
     return all(e is not None and e.stride == 1 and e.size == n and type(at) is int for e, at, n in zip(slices, starts, shape))
 
 
+def span(s: Slice) -> int:
+    """How many positions from the first to the last."""
+    return (s.size - 1) * s.stride + 1 if s.size else 0
+
+
 def _spans(slices: Sequence) -> tuple[list[int], list[int]]:
     """(how many positions from the first to the last, stride) of each; scalars are slices of one."""
-    return ([1 if e is None else max(e.size - 1, 0) * e.stride + bool(e.size) for e in slices],
+    return ([1 if e is None else span(e) for e in slices],
             [1 if e is None else max(e.stride, 1) for e in slices])
 
 

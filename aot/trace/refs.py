@@ -68,11 +68,11 @@ class Ref(metaclass=_RefMeta):
     Indices are integers, slices with a step of at least 1, `ds(start, size)`, integer arrays and `...`; what is written has
     exactly the shape and dtype of what these select.  A compiled function that takes a reference, or closes over it, updates
     it in place."""
-    __slots__ = ("value", "aval", "__weakref__")
+    __slots__ = ("value", "aval", "shared", "__weakref__")
     owner: Any = None           # the trace that makes what is done at once; set by aot/trace/core.py
 
     def __init__(self, aval: AbstractRef, value: Any):
-        self.aval, self.value = aval, value
+        self.aval, self.value, self.shared = aval, value, True      # shared: others may hold the array, too
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)
@@ -94,6 +94,11 @@ class Ref(metaclass=_RefMeta):
         """self[idx] += x."""
         whole(self).addupdate(x, idx)
 
+    def __copy__(self) -> Ref:
+        self.shared = True
+        return Ref(self.aval, self.value)
+
+    def __deepcopy__(self, memo: Any) -> Ref: return self.__copy__()
     def unsafe_buffer_pointer(self) -> int: return self.value.unsafe_buffer_pointer()
 
     def __len__(self) -> int:

@@ -16,11 +16,11 @@ REF = "ref"         # the effect of what reads or writes references
 
 
 class Cell:
-    """A reference whose contents are passed on as a value."""
-    __slots__ = ("aval", "value", "written", "ended")
+    """A reference whose contents are passed on as a value.  shared: not by it alone, so that its memory is not reused."""
+    __slots__ = ("aval", "value", "shared", "written", "ended")
 
-    def __init__(self, aval: AbstractRef, value: Any):
-        self.aval, self.value, self.written, self.ended = aval, value, False, ""
+    def __init__(self, aval: AbstractRef, value: Any, shared: bool = True):
+        self.aval, self.value, self.shared, self.written, self.ended = aval, value, shared, False, ""
 
     def set(self, value: Any) -> None:
         """New contents, with the weak type that the reference has."""
@@ -103,16 +103,30 @@ def on_contents(jaxpr: Jaxpr) -> tuple[Jaxpr, list[int]]:
 
 def run_eagerly(prim: Any, args: Sequence, params: dict) -> list:
     """Run a primitive that meets concrete references."""
+    from aot.array import asarray
+    from aot.compile.eager import check_contents
     cells: dict[int, tuple[Any, Cell]] = {}
     for x in args:
         if is_ref(x):
-            cells.setdefault(id(x), (x, Cell(x.aval, x.value)))
+            cells.setdefault(id(x), (x, Cell(x.aval, x.value, x.shared)))
     outs = prim.discharge([cells[id(x)][1] if id(x) in cells else x for x in args], **params)
+    known = {id(x) for x in (*args, *outs)}
     for ref, cell in cells.values():
         if cell.written:
-            from aot.array import asarray
-            ref.value = asarray(cell.value)
+            ref.value, ref.shared = asarray(cell.value), False
+            check_contents(prim.name, ref.value)
+        ref.shared = ref.shared or id(ref.value) in known
     return outs
+
+
+def run_in_place(jaxpr: Jaxpr, args: Sequence, written: Sequence[int], name: str) -> list:
+    """Run a jaxpr on concrete values and contents; what is written takes the memory of what was there, where possible."""
+    from aot.compile.eager import run_donating
+    from aot.dispatch import is_partitioned, run_jaxpr
+    values = contents(args)
+    if not written or jaxpr.effects or is_partitioned(values, jaxpr):
+        return run_jaxpr(jaxpr, values, name)
+    return run_donating(jaxpr, values, written, [i for i in written if args[i].shared], name)
 
 
 def thread(prim: Any, args: Sequence, params: dict) -> list:
