@@ -20,6 +20,7 @@ import numpy as np
 
 from aot import artifact, blame, partition, pipeline, provenance, spec, targets
 from aot.binding import as_positional, bind, function_name
+from aot.compile.spmd import device_meshes
 from aot.errors import AotError
 from aot.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -102,6 +103,10 @@ class Program:
     def _lower(self, platform: str) -> Any:
         if self.mesh is not None:
             self.traced.shardings = self.shardings
+        elif meshes := [m for m in device_meshes(self.traced.entry.jaxpr) if len(m.device_tuple) > 1]:
+            count = len(meshes[0].device_tuple)
+            axes = ",".join(f"{k}={v}" for k, v in getattr(meshes[0], "shape", {"devices": count}).items())
+            raise AotError(f"{self.name} runs on {count} devices", hint=f"give it a mesh, {axes}: --mesh, or mesh in aot.toml")
         return self.traced.lower(lowering_platforms=(platform,))
 
     def text(self, target: targets.Target) -> str:

@@ -85,6 +85,13 @@ class AbsentDevice:
     num_cores: int | None = None
 
 
+def are_same_devices(some: Sequence, others: Sequence) -> bool:
+    """Whether these are the same devices in any order.  Absent ones stand for any that have their ids."""
+    if any(isinstance(d, AbsentDevice) for d in (*some[:1], *others[:1])):
+        return {d.id for d in some} == {d.id for d in others}
+    return some is others or set(some) == set(others)
+
+
 @dataclass(frozen=True)
 class ManualAxisType:
     """The manual mesh axes over which a value varies, is a sum not yet taken, or has had its sum taken."""

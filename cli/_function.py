@@ -37,9 +37,11 @@ def program(function: str, args: tuple[str, ...], grad: str | None, value_and_gr
             static: tuple[str, ...], weights: tuple[str, ...], mesh: str, in_shardings: tuple[str, ...],
             out_shardings: tuple[str, ...], name: str | None = None) -> Any:
     """The `aot.build.Program` that the options describe."""
-    from aot import binding, build, spec
+    from aot import binding, build, partition, spec
     if grad is not None and value_and_grad is not None:
         raise click.UsageError("--grad and --value-and-grad exclude each other")
+    if mesh:        # the module may make a mesh of its own while it is imported
+        build.prepare_devices(partition.parse_mesh(mesh).size)
     fun = binding.find(function)
     positional, named = [], {}
     for text in args:

@@ -42,9 +42,9 @@ def verify(source: Source, path: str, *, format: str | None = None, rtol: float 
 
     Returns {"file", "format", "function", "ok", "cases": [{"name", "outcome": "right" | "differs" | "failed" | "skipped",
     "why", "outputs": [{"name", "type", "ok", "max_abs_error", "max_rel_error", "max_ulp_error"}]}]}.  A case is skipped
-    where XLA itself has no result within the time.  rtol: see `aot.replay.compare`; by default that of the narrowest float that
-    the program computes with.  A result that differs by more is right, and `why` says so, if it is as near as XLA's to that of
-    the program in double precision.
+    where XLA itself has no result within the time; where all are, `ok` is None, and "why" says why.
+    rtol: see `aot.replay.compare`; by default that of the narrowest float that the program computes with.  A result that
+    differs by more is right, and `why` says so, if it is as near as XLA's to that of the program in double precision.
     format: what the file is; by default its name tells.  Raises AotError for a file of no known format.
     """
     format = format or formats.of_path(path)
@@ -68,8 +68,10 @@ def verify(source: Source, path: str, *, format: str | None = None, rtol: float 
             for i, exact in zip(differing, _in_double(source, folder, arguments, timeout)):
                 _reconsider(rows[i], cases[i], exact)
     counted = [r for r in rows if r["outcome"] != "skipped"]
-    return {"file": path, "format": format, "function": source.name, "cases": rows,
-            "ok": bool(counted) and all(r["outcome"] == "right" for r in counted)}
+    report = {"file": path, "format": format, "function": source.name, "cases": rows}
+    if rows and not counted:
+        return report | {"ok": None, "why": f"not compared: {rows[0]['why'].splitlines()[0]}"}
+    return report | {"ok": bool(counted) and all(r["outcome"] == "right" for r in counted)}
 
 
 def beside(artifact: str | os.PathLike, rtol: float | None = None) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from aot.sharding import (
     Sharding,
     SingleDeviceSharding,
     TiledSharding,
+    are_same_devices,
     get_mesh,
     spec_from_tiles,
 )
@@ -139,9 +140,9 @@ def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
     meshes = device_meshes(jaxpr)
     default = SingleDeviceSharding(xla.chosen_device() or xla.default_device())
     found: list = [s for s in (*shardings, *meshes) if not xla.is_default_place(s.device_tuple)] or [default]
-    first = found[0]
-    for other in found[1:]:
-        if other.device_tuple is not first.device_tuple and set(other.device_tuple) != set(first.device_tuple):
+    first = next((s for s in found if isinstance(s.device_tuple[0], AbsentDevice)), found[0])   # what is compiled for
+    for other in found:
+        if not are_same_devices(other.device_tuple, first.device_tuple):
             raise ValueError("Received incompatible devices for jitted computation. Got shardings over devices "
                              f"{sorted(d.id for d in first.device_tuple)} and {sorted(d.id for d in other.device_tuple)}. "
                              "hint: device_put the arguments onto one mesh")

@@ -11,7 +11,7 @@ import numpy as np
 from aot.ops.call import Holder, with_dots
 from aot.ops.families import LinearOp
 from aot.ops.shape import reshape
-from aot.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding
+from aot.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding, are_same_devices
 from aot.trace import (
     Jaxpr,
     Linear,
@@ -42,14 +42,14 @@ def mesh_symbol(module, mesh: Mesh | AbstractMesh) -> str:
     if module.devices is None:
         module.devices = mesh.device_tuple
     found = module.meshes.get(mesh)
-    if found is None and set(module.devices) != set(mesh.device_tuple):
+    if found is None and not are_same_devices(module.devices, mesh.device_tuple):
         raise ValueError("Received incompatible devices for jitted computation: a mesh over "
                          f"{[d.id for d in mesh.device_tuple]} in a program over {[d.id for d in module.devices]}")
     if found is None:
         name = "mesh" if not module.meshes else f"mesh_{len(module.meshes)}"
         axes = ", ".join(f"{axis_text(a)}={n}" for a, n in mesh.shape.items())
-        where = {d: i for i, d in enumerate(module.devices)}
-        ids = [where[d] for d in mesh.device_tuple]
+        where = {d.id: i for i, d in enumerate(module.devices)}
+        ids = [where[d.id] for d in mesh.device_tuple]
         extra = f", device_ids={ids}" if ids != list(range(len(ids))) else ""
         module.declarations.append(f"sdy.mesh @{name} = <[{axes}]{extra}>")
         found = module.meshes[mesh] = name
@@ -315,8 +315,8 @@ def _without_leading(lin) -> Jaxpr:
 def replica_groups(e, axes: Sequence, groups: Any = None) -> np.ndarray:
     """Device positions that communicate over these axes of the manual mesh, one row a group."""
     mesh = e.manual
-    where = {d: i for i, d in enumerate(e.module.devices)}
-    ids = np.array([where[d] for d in mesh.device_tuple]).reshape(mesh.axis_sizes)
+    where = {d.id: i for i, d in enumerate(e.module.devices)}
+    ids = np.array([where[d.id] for d in mesh.device_tuple]).reshape(mesh.axis_sizes)
     at = [mesh.axis_names.index(a) for a in axes]
     rest = [i for i in range(ids.ndim) if i not in at]
     rows = ids.transpose([*rest, *at]).reshape(-1, prod(mesh.axis_sizes[i] for i in at))
