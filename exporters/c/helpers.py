@@ -181,9 +181,13 @@ TYPED: dict[str, dict[str, str]] = {
     "div": {"i": """
 static inline T aot_div_$(T x, T y) {
   if (y == 0) return -1;
-  return y == -1 ? (T)(0 - (U)x) : (T)(x / y);
+  if (y == -1) return (T)(0 - (U)x);
+  return (T)(x / y);
 }""", "u": """
-static inline T aot_div_$(T x, T y) { return y == 0 ? (T)~(T)0 : (T)(x / y); }""", "c": """
+static inline T aot_div_$(T x, T y) {
+  if (y == 0) return (T)~(T)0;
+  return (T)(x / y);
+}""", "c": """
 /* Scaled, so that nothing between overflows. */
 static inline T aot_div_$(T x, T y) {
   const R a = crealS(x), b = cimagS(x), c = crealS(y), d = cimagS(y);
@@ -199,9 +203,13 @@ static inline T aot_div_$(T x, T y) {
     "rem": {"i": """
 static inline T aot_rem_$(T x, T y) {
   if (y == 0) return x;
-  return y == -1 ? 0 : (T)(x % y);
+  if (y == -1) return 0;
+  return (T)(x % y);
 }""", "u": """
-static inline T aot_rem_$(T x, T y) { return y == 0 ? x : (T)(x % y); }"""},
+static inline T aot_rem_$(T x, T y) {
+  if (y == 0) return x;
+  return (T)(x % y);
+}"""},
     "pow": {"i": """
 static inline T aot_pow_$(T x, T n) {
   U power = 1, base = (U)x;
@@ -266,13 +274,19 @@ static inline T aot_atan2_$(T y, T x) {
   return aot_complex_$(cimagS(w), -crealS(w));
 }"""},
     "shl": {"iu": """
-static inline T aot_shl_$(T x, T n) { return (U)n < N ? (T)((U)x << n) : 0; }"""},
+static inline T aot_shl_$(T x, T n) {
+  if ((U)n >= N) return 0;
+  return (T)(U)((U)x << n);
+}"""},
     "shr": {"iu": """
-static inline T aot_shr_$(T x, T n) { return (U)n < N ? (T)((U)x >> n) : 0; }"""},
+static inline T aot_shr_$(T x, T n) {
+  if ((U)n >= N) return 0;
+  return (T)(U)((U)x >> n);
+}"""},
     "sar": {"iu": """
 static inline T aot_sar_$(T x, T n) {
   const int by = (U)n < N ? (int)n : N - 1;
-  const U bits = (U)x, sign = (U)(bits >> (N - 1) ? (U)~(U)0 : 0);
+  const U bits = (U)x, sign = (U)(0 - (U)(bits >> (N - 1)));
   return (T)((U)((U)(bits ^ sign) >> by) ^ sign);
 }"""},
     "popcnt": {"iu": """
@@ -306,7 +320,8 @@ _OF_FLOAT = """
 static inline T aot_$_of_%NAME(%TYPE x) {
   if (x != x) return 0;
   if (x >= %HIGH) return %MAX;
-  return x <= %LOW ? %MIN : (T)x;
+  if (x <= %LOW) return %MIN;
+  return (T)x;
 }"""
 
 _WORD = re.compile(r"\baot_\w+")

@@ -95,7 +95,7 @@ def _negate(op: Op, t: CType, x: str) -> str:
 @scalar("abs")
 def _abs(op: Op, t: CType, x: str) -> str:
     if t.kind == "i":
-        return f"{x} < 0 ? {wrapped(t, '0', '-', x)} : {x}"
+        return f"({t.value})({x} < 0 ? {wrapped(t, '0', '-', x)} : {x})"
     return x if t.kind in "ub" else _libm("cabs" if t.kind == "c" else "fabs", t, x)
 
 
