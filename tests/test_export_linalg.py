@@ -19,6 +19,9 @@ def normal(*shape, dtype=np.float32):
 def hermitian(a): return a + a.conj().swapaxes(-1, -2)
 
 
+def gram(a): return a @ a.conj().T
+
+
 SYMMETRIC = {"batch": hermitian(normal(2, 4, 4)), "repeated": np.diag(np.float32([2, 1, 2])),
              "not a number": np.full((2, 2), np.nan, np.float32),
              "complex": hermitian(normal(3, 3, dtype=np.complex64)), "double": hermitian(normal(3, 3, dtype=np.float64))}
@@ -32,7 +35,7 @@ def program(symmetric, general, square):
     """Everything at once: one program for each runtime to load."""
     return ([jnp.linalg.eigh(a) for a in symmetric], [jnp.linalg.svd(a) for a in general],
             jnp.linalg.svd(general[0], compute_uv=False),
-            [(jnp.linalg.qr(a), lax.linalg.cholesky(a @ jnp.conj(a.T) + jnp.eye(3), symmetrize_input=False),
+            [(jnp.linalg.qr(a), lax.linalg.cholesky(gram(a.astype(complex)) + jnp.eye(3), symmetrize_input=False),
               jnp.linalg.solve(a, a[:, 0]), jnp.linalg.det(a), jnp.linalg.pinv(a)) for a in square])
 
 
@@ -64,7 +67,7 @@ def test_factors(lowered, format, package):
         close(u.conj().T @ u, np.eye(len(u)), name)
         close(vh @ vh.conj().T, np.eye(len(vh)), name)
     for a, ((q, r), factor, x, det, inverse) in zip(SQUARES.values(), squares, strict=True):
-        for found, want in ((q @ r, a), (factor, np.linalg.cholesky(a @ a.conj().T + np.eye(3))), (a @ x, a[:, 0]),
+        for found, want in ((q @ r, a), (factor, np.linalg.cholesky(gram(a.astype(complex)) + np.eye(3))), (a @ x, a[:, 0]),
                             (det, np.linalg.det(a)), (inverse @ a, np.eye(3))):
             close(found, want)
 
