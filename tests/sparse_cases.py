@@ -163,6 +163,14 @@ SAME = {
         s.sparsify(lambda m, v: jax.grad(lambda v: (m @ v).sum())(v), use_tracer=True)(S, v); s.sparsify(lambda m: s.todense(m) + 1, use_tracer=True)(S)
         s.sparsify(lambda m, v: jax.vmap(lambda v: m @ v)(v), use_tracer=True)(S, jnp.ones((2, 3)))
         s.sparsify(lambda m: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, m)), use_tracer=True)(S)""",
+    "vmap": """
+        jax.vmap(lambda m: m)(B); jax.vmap(lambda m: m.T)(F(X, n_batch=1)); jax.vmap(lambda m: m, in_axes=1)(F(X, n_batch=2)); jax.vmap(lambda m: m)(S)
+        jax.vmap(lambda m: m, out_axes=1)(F(X, n_batch=2)); jax.vmap(lambda m: m, in_axes=1)(B); jax.vmap(lambda m: m, out_axes=2)(B)
+        jax.vmap(lambda m, w: m @ w, in_axes=(None, 0))(S, jnp.ones((5, 3))); jax.vmap(lambda t: t['m'] @ t['v'])({'m': F(X, n_batch=1), 'v': jnp.ones((2, 4))})
+        jax.vmap(lambda d: s.BCOO((d, jnp.zeros((2, 1), int)), shape=(3,)))(jnp.ones((4, 2))); jax.vmap(lambda d: s.BCOO.fromdense(d, nse=2))(X)
+        jax.vmap(lambda d, m: m, in_axes=(0, None), out_axes=None)(X, S); jax.vmap(lambda d, m: m, in_axes=(0, None))(X, S); jax.vmap(lambda m: m.todense())(wide)
+        jax.vmap(jax.vmap(lambda m: m.todense()))(F(X, n_batch=2)); jax.vmap(lambda m: m @ jnp.ones(4))(s.BCSR.fromdense(X, n_batch=1))
+        jax.vmap(s.BCSR.from_bcoo)(F(X, n_batch=1)); jax.vmap(lambda m: m.sum_duplicates(nse=2))(F(X, n_batch=1)); jax.vmap(lambda m: (m.shape, m.n_batch))(B)""",
     "derivatives": """
         s.grad(lambda a, y: (a @ y).sum())(S, v); s.grad(lambda a, y: (a @ y).sum(), argnums=(0, 1))(S, v); s.jacrev(lambda a, y: a @ y, argnums=(0, 1))(S, v)
         s.value_and_grad(lambda a, y: ((a @ y).sum(), y), has_aux=True)(S, v); s.jacfwd(lambda a, y: (a @ y, y), has_aux=True)(S, v)

@@ -129,18 +129,14 @@ def test_derivatives_and_batches(name):
 
 
 def test_batches_of_sparse_arrays():
-    """vmap maps data and indices, and a BCOO that comes out has a batch dimension more."""
+    """vmap maps a batch dimension of a sparse argument, and gives a sparse result one more."""
     mats = sparse.BCOO.fromdense(X, n_batch=1)
-    one = lambda mat, v: (mat @ v, mat.T)
-    products, transposed = aot.vmap(one)(aot.tree_util.tree_map(lambda x: x, _without_batch(mats)), np.ones((2, 4), np.float32))
+    products, transposed = aot.vmap(lambda mat, v: (mat @ v, mat.T))(mats, np.ones((2, 4), np.float32))
     np.testing.assert_allclose(products, X.sum(-1))
-    np.testing.assert_allclose(sparse.BCOO((transposed.data, transposed.indices), shape=(2, 4, 3)).todense(), X.swapaxes(1, 2))
-
-
-def _without_batch(mat):
-    """The same arrays with the shape of one batch, as vmap sees them."""
-    leaves, tree = aot.tree_util.tree_flatten(sparse.BCOO((mat.data[0], mat.indices[0]), shape=mat.shape[1:]))
-    return tree.unflatten([mat.data, mat.indices])
+    assert (transposed.shape, transposed.n_batch) == ((2, 4, 3), 1)
+    np.testing.assert_allclose(transposed.todense(), X.swapaxes(1, 2))
+    g = aot.jit(aot.vmap(sparse.grad(lambda mat: (mat.todense() ** 2).sum())))(mats)
+    np.testing.assert_allclose(g.todense(), 2 * X)
 
 
 def test_duplicates_and_padding_have_derivatives():
@@ -155,12 +151,20 @@ def test_custom_rules_are_kept():
     @aot.custom_jvp
     def double(x): return x * 2
     double.defjvp(lambda primals, tangents: (double(*primals), tangents[0] * 3))
+
+    @aot.custom_vjp
+    def triple(x): return x * 3
+    triple.defvjp(lambda x: (triple(x), None), lambda _, ct: (ct,))
     mat = sparse.BCOO.fromdense(M)
     for use_tracer in (False, True):
         f = sparse.sparsify(double, use_tracer=use_tracer)
+        total = lambda m: f(m).todense().sum()
         np.testing.assert_allclose(f(mat).todense(), 2 * M)
-    value, g = sparse.value_and_grad(lambda m: sparse.sparsify(double)(m).todense().sum())(mat)
-    assert float(value) == 14 and np.asarray(g.data).tolist() == [3., 3., 3.]
+        for derivative in (sparse.grad(total), aot.jit(sparse.grad(total))):
+            assert np.asarray(derivative(mat).data).tolist() == [3., 3., 3.]
+        assert float(sparse.value_and_grad(total)(mat)[0]) == 14
+        with pytest.raises(NotImplementedError, match="custom_vjp_call"):
+            sparse.sparsify(triple, use_tracer=use_tracer)(mat)
 
 
 def test_ahead_of_time():
@@ -205,6 +209,7 @@ def test_errors_say_what_to_do():
             (lambda: mat + 1, NotImplementedError, "todense"),
             (lambda: mat.transpose((0, 0)), TypeError, r"permutation \(0, 0\) for shape \(2, 3\)"),
             (lambda: sparse.BCOO((mat.data, mat.indices[:, 0]), shape=(2, 3)), ValueError, r"\[\*batch, nse, n_sparse\]"),
+            (lambda: sparse.BCOO.fromdense(np.eye(200, dtype=np.float32), index_dtype="int8"), ValueError, "index_dtype='int32'"),
             (lambda: sparse.BCSR.fromdense(M).T, NotImplementedError, "to_bcoo"),
             (lambda: sparse.bcoo_slice(M, start_indices=(0, 0), limit_indices=(1, 1)), TypeError, "expected a BCOO array"),
             (lambda: sparse.grad(lambda m: m.sum())(mat, x=1), TypeError, "positional"),

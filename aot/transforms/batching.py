@@ -13,6 +13,44 @@ from aot.tree_util import broadcast_prefix, keystr, tree_flatten, tree_flatten_w
 def _is_none(x): return x is None
 
 
+#: classes of tree nodes that know about mapped axes -> (enter, leave), see `register_mapped`
+_MAPPED: dict[type, tuple[Callable, Callable]] = {}
+
+
+def register_mapped(cls: type, enter: Callable, leave: Callable) -> None:
+    """What `vmap` does with nodes of a class whose metadata depend on the axes of their arrays.
+
+    enter(node, axis) -> (the node as the function sees it, the mapped axis of each of its leaves, or None);
+    leave(node, axis, size) -> the node with the axis among its arrays, where the function's result is put together."""
+    _MAPPED[cls] = enter, leave
+
+
+def _is_mapped(x: Any) -> bool: return type(x) in _MAPPED
+
+
+def _entered(value: Any, dims: Sequence[int | None]) -> tuple[Any, list[int | None]]:
+    """Arguments as the function sees them, and the axes of their leaves."""
+    nodes, tree = tree_flatten(value, is_leaf=_is_mapped)
+    it, inside, axes = iter(dims), [], []
+    for node in nodes:
+        own = [next(it) for _ in tree_leaves(node)]
+        if _is_mapped(node) and own[0] is not None:
+            node, own = _MAPPED[type(node)][0](node, own[0])
+        inside.append(node)
+        axes += own
+    return tree.unflatten(inside), axes
+
+
+def _left(value: Any, axes: Sequence[int | None], size: int) -> Any:
+    """Results with the mapped axis in the metadata of their nodes."""
+    nodes, tree = tree_flatten(value, is_leaf=_is_mapped)
+    it, outside = iter(axes), []
+    for node in nodes:
+        own = [next(it) for _ in tree_leaves(node)]
+        outside.append(_MAPPED[type(node)][1](node, own[0], size) if _is_mapped(node) and own[0] is not None else node)
+    return tree.unflatten(outside)
+
+
 def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any = 0, axis_name: Any = None,
          axis_size: int | None = None, spmd_axis_name: Any = None, sum_match: bool = False) -> Callable:
     """Map fun over an axis of its arguments, vectorised.
@@ -38,8 +76,10 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
             raise ValueError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
                              f"arguments passed to the function, but got len(in_axes)={len(in_axes)}, "
                              f"len(args)={len(args)}")
-        leaves, tree = tree_flatten((args, kwargs))
         dims = broadcast_prefix((in_axes, 0), (args, kwargs), is_leaf=_is_none, name="vmap in_axes")
+        if _MAPPED:
+            (args, kwargs), dims = _entered((args, kwargs), dims)
+        leaves, tree = tree_flatten((args, kwargs))
         dims = [None if d is None else _canonical(d, x, args) for d, x in zip(dims, leaves)]
         axis = Axis(_axis_size(axis_size, leaves, dims, args, kwargs), axis_name)
         box = {}
@@ -53,7 +93,8 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                 typeof(x)
             return outs
         outs, out_dims = vmap_flat(flat, axis, leaves, dims)
-        return box["tree"].unflatten([_place(axis, x, d, want) for x, d, want in zip(outs, out_dims, box["axes"])])
+        result = box["tree"].unflatten([_place(axis, x, d, want) for x, d, want in zip(outs, out_dims, box["axes"])])
+        return _left(result, box["axes"], axis.size) if _MAPPED else result
     return vmap_f
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import aot.numpy as jnp
 from aot import dtypes, lax
 from aot.array_methods import ArrayMethods
-from aot.experimental.sparse import _storage
+from aot.experimental.sparse import _mapping, _storage
 from aot.experimental.sparse._base import JAXSparse, dtype_of
 from aot.experimental.sparse._operators import ArrayOperators, operation
 from aot.experimental.sparse.util import SparseInfo, tuple_of
@@ -18,6 +18,7 @@ from aot.tree_util import register_pytree_node_class
 Array = Any
 
 
+@_mapping.register
 @register_pytree_node_class
 class BCOO(ArrayOperators, JAXSparse):
     """An array of which the elements at given indices are stored (batched COO).

@@ -200,13 +200,16 @@ def _reshaped_batches(mat: BCOO, batch: tuple) -> tuple[Array, Array]:
 def _renumbered(indices: Array, old: tuple, new: tuple) -> Array:
     """Positions in an array of other sizes; those out of range stay so."""
     absent = out_of_range(indices, old)[..., None]
+    narrow = indices.dtype
+    indices = indices.astype(np.promote_types(narrow, np.int32))
     flat = jnp.zeros(indices.shape[:-1], indices.dtype)
     for column, size, stride in zip(columns(indices), old, _strides(old)):
         flat = flat + jnp.clip(column, 0, max(size - 1, 0)) * np.array(stride, indices.dtype)
     parts = [flat // np.array(stride, flat.dtype) % np.array(max(size, 1), flat.dtype)
              for size, stride in zip(new, _strides(new))]
     renumbered = jnp.stack(parts, axis=-1) if parts else jnp.zeros((*flat.shape, 0), flat.dtype)
-    return jnp.where(absent, limits(new, indices.dtype), renumbered)
+    fits = max(new, default=0) <= np.iinfo(narrow).max
+    return jnp.where(absent, limits(new, indices.dtype), renumbered).astype(narrow if fits else indices.dtype)
 
 
 def _strides(sizes: Sequence[int]) -> list[int]: return [max(math.prod(sizes[i + 1:]), 1) for i in range(len(sizes))]

@@ -163,7 +163,7 @@ def _placed(one: Any, start_indices: Array, numbers: Any) -> BCOO:
         return one(start_indices)
     flat = start_indices.reshape(-1, start_indices.shape[-1])
     parts = vmap(one)(flat)
-    shape = (*batch, *parts.shape)
+    shape = (*batch, *parts.shape[1:])
     out = BCOO((parts.data.reshape(*batch, *parts.data.shape[1:]), parts.indices.reshape(*batch, *parts.indices.shape[1:])),
                shape=shape)
     order: list[int] = []

@@ -39,6 +39,7 @@ def layout_of(data: Array, indices: Array, shape: Sequence[int]) -> Layout:
     if not dtypes.issubdtype(indices.dtype, np.integer):
         raise ValueError(f"BCOO indices must be integers, got dtype {indices.dtype}")
     *batch, nse, n_sparse = indices_shape
+    _check_sizes(indices.dtype, shape[len(batch):len(batch) + n_sparse])
     n_batch = len(batch)
     n_dense = len(shape) - n_batch - n_sparse
     if n_dense < 0:
@@ -47,6 +48,12 @@ def layout_of(data: Array, indices: Array, shape: Sequence[int]) -> Layout:
     layout = Layout(n_batch, n_sparse, n_dense, nse)
     _check(tuple(data.shape), batch, layout, shape)
     return layout
+
+
+def _check_sizes(dtype: Any, sparse: Sequence[int]) -> None:
+    if max(sparse, default=0) > np.iinfo(dtype).max:
+        raise ValueError(f"indices of dtype {dtype} cannot hold all positions, and those of padding, in sparse dimensions of "
+                         f"sizes {tuple(sparse)}. hint: index_dtype='int32'")
 
 
 def _check(data: tuple, batch: Sequence[int], layout: Layout, shape: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 import aot.numpy as jnp
 from aot import lax
-from aot.experimental.sparse import _storage
+from aot.experimental.sparse import _mapping, _storage
 from aot.experimental.sparse._base import JAXSparse, dtype_of
 from aot.experimental.sparse._bcoo import BCOO, integer_dtype
 from aot.experimental.sparse._dot import _element_type, _numbers, dot_general_p, product_aval
@@ -27,6 +27,7 @@ from aot.tree_util import register_pytree_node_class
 Array = Any
 
 
+@_mapping.register
 @register_pytree_node_class
 class BCSR(JAXSparse):
     """A matrix, with batch dimensions in front and dense ones behind, stored by rows.

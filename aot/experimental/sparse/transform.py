@@ -36,7 +36,6 @@ from aot.trace import (
     Tracer,
     Zero,
     bind,
-    eval_jaxpr,
     is_zero,
     stage,
     state,
@@ -257,27 +256,31 @@ class _ScanBody:
         self.jaxpr = stage(f, avals, jaxpr.debug_name)[0]
 
 
-def _inline(prim: Any, args: list, params: dict) -> list:
-    return evaluate(params.get("jaxpr") or params["call_jaxpr"], args)
-
-
 def _custom_jvp(prim: Any, args: list, params: dict) -> list:
-    """The function on sparse values, with its derivative: of tangents that are sparse at the same places."""
-    arrays, forms = flatten(args)
-    body = staged(params["call_jaxpr"], args)
-    n = params["num_consts"]        # what the function closes over, of which the rule knows nothing
+    n, rule = params["num_consts"], params["jvp"]       # of what the function closes over the rule knows nothing
+    return _with_rule(lambda values: evaluate(params["call_jaxpr"], values),
+                      lambda values, dots: _sparse_rule(rule, values[n:], dots[n:]), params["name"], args)
 
-    def rule(primals, tangents):
+
+def _with_rule(run: Callable, rule: Callable, name: str, values: Sequence) -> list:
+    """run(values), with the derivative that rule(values, tangents) gives: of tangents that are sparse at the same places."""
+    arrays, forms = flatten(values)
+    out_forms: list[Form] = []
+
+    def fun(*xs):
+        outs, out_forms[:] = flatten(run(unflatten(forms, xs)))
+        return outs
+
+    def flat_rule(primals, tangents):
         values = unflatten(forms, primals)
-        dots = [_tangent(x, form, tangents) for x, form in zip(values, forms)]
-        outs, out_dots = _sparse_rule(params["jvp"], values[n:], dots[n:])
-        flat, out_forms = flatten(outs)
+        outs, dots = rule(values, [_tangent(x, form, tangents) for x, form in zip(values, forms)])
+        flat, out_forms[:] = flatten(outs)
         ts: list = [Zero.like(x) for x in flat]
-        for form, t in zip(out_forms, out_dots):
+        for form, t in zip(out_forms, dots):
             ts[form.places[0]] = t.data if is_sparse(t) else t
         return flat, ts
-    outs = state.trace.custom_jvp(JvpCall(lambda *xs: eval_jaxpr(body.jaxpr, xs), rule, params["name"]), arrays)
-    return unflatten(body.outs, outs)
+    outs = state.trace.custom_jvp(JvpCall(fun, flat_rule, name), arrays)
+    return unflatten(out_forms, outs)
 
 
 def _tangent(x: Any, form: Form, tangents: Sequence) -> Any:
@@ -305,8 +308,8 @@ def _sparse_rule(rule: Callable, primals: list, tangents: list) -> tuple[list, l
     return outs[:len(zeros)], [next(rest) if z is None else z for z in zeros]
 
 
-_CONTROL: dict[Any, Callable] = {pjit_p: _call, cond_p: _cond, while_p: _while, scan_p: _scan, checkpoint_p: _inline,
-                                 custom_jvp_p: _custom_jvp, custom_vjp_p: _inline}
+_CONTROL: dict[Any, Callable] = {pjit_p: _call, cond_p: _cond, while_p: _while, scan_p: _scan, checkpoint_p: _call,
+                                 custom_jvp_p: _custom_jvp}
 
 
 # ---- sparse tracers --------------------------------------------------------------------------------------------------
@@ -335,14 +338,21 @@ class SparseTrace(Trace):
 
     def tracer(self, x: Any) -> Any: return SparseTracer(self, spvalue=x) if is_sparse(x) else x
 
-    def _custom(self, kind: str, call, args):
-        if not any(is_sparse(self.value(x)) for x in args):
-            with tracing(self.parent):
-                return getattr(self.parent, kind)(call, args)
-        return call.fun(*args)
+    def custom_jvp(self, call, args):
+        values = [self.value(x) for x in args]
+        with tracing(self.parent):
+            if not any(map(is_sparse, values)):
+                return self.parent.custom_jvp(call, values)
+            outs = _with_rule(lambda xs: _run_staged(call.fun, xs), lambda xs, dots: _sparse_rule(call.rule, xs, dots),
+                              call.name, values)
+        return [self.tracer(x) for x in outs]
 
-    def custom_jvp(self, call, args): return self._custom("custom_jvp", call, args)
-    def custom_vjp(self, call, args): return self._custom("custom_vjp", call, args)
+    def custom_vjp(self, call, args):
+        values = [self.value(x) for x in args]
+        if any(map(is_sparse, values)):
+            return _rules.apply(custom_vjp_p, values, {})
+        with tracing(self.parent):
+            return self.parent.custom_vjp(call, values)
 
 
 def _run_traced(f: Callable, values: list) -> list:
