@@ -17,7 +17,7 @@ def describe(e: BaseException, also_ours: tuple[str, ...] = ()) -> dict[str, str
     also_ours: folders, with a separator at the end, whose frames are not the user's.
     """
     if is_out_of_memory(e):
-        return {"kind": "error", "message": f"there is not enough memory{f': {e}' if str(e) else ''}"}
+        return {"kind": "error", "message": f"ran out of memory{f': {e}' if str(e) else ''}"}
     if _is_too_deep(e):
         return {"kind": "error", "message": "containers of arguments or results are nested too deeply\n"
                                             "hint: flatten them, or stack what is alike into one array"}
