@@ -5,6 +5,7 @@ import pytest
 import aot
 import aot.experimental.sparse.linalg
 import aot.numpy as jnp
+import aot.scipy.sparse.linalg
 import aot_runtime
 from aot.cli import main
 from aot.experimental import sparse
@@ -137,6 +138,16 @@ def test_batches_of_sparse_arrays():
     np.testing.assert_allclose(transposed.todense(), X.swapaxes(1, 2))
     g = aot.jit(aot.vmap(sparse.grad(lambda mat: (mat.todense() ** 2).sum())))(mats)
     np.testing.assert_allclose(g.todense(), 2 * X)
+
+
+def test_linear_transposes():
+    mat = sparse.BCOO.fromdense(M)
+    u = np.array([1, 2], np.float32)
+    np.testing.assert_allclose(aot.linear_transpose(lambda v: mat @ v, np.ones(3, np.float32))(u)[0], u @ M)
+    back = aot.linear_transpose(lambda d: mat.with_data(d).sort_indices().todense(), mat.data)
+    np.testing.assert_allclose(back(M)[0], mat.data)
+    x = aot.scipy.sparse.linalg.cg(lambda v: mat.T @ (mat @ v) + v, np.ones(3, np.float32))[0]
+    np.testing.assert_allclose((M.T @ M + np.eye(3)) @ x, 1, rtol=1e-4)
 
 
 def test_duplicates_and_padding_have_derivatives():

@@ -10,7 +10,7 @@ import numpy as np
 import aot.numpy as jnp
 from aot import lax
 from aot.experimental.sparse._bcoo import BCOO, require
-from aot.experimental.sparse._storage import limits, out_of_range, take
+from aot.experimental.sparse._storage import chosen, limits, out_of_range, take
 from aot.experimental.sparse.util import common_size, over_batch, remaining, tuple_of
 
 Array = Any
@@ -36,9 +36,7 @@ def _scaled(data: Array, indices: Array, v: Array) -> Array:
         return lax.mul(data, jnp.broadcast_to(v.reshape(v.shape[n:]), data.shape))
     used = [d for d in range(n) if v.shape[d] != 1]
     v = lax.squeeze(v, [d for d in range(n) if d not in used])
-    if len(used) < n:
-        indices = indices[:, np.array(used, np.int32)]
-    return lax.mul(data, jnp.broadcast_to(take(v, indices), data.shape))
+    return lax.mul(data, jnp.broadcast_to(take(v, chosen(indices, used)), data.shape))
 
 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
@@ -102,7 +100,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
         absent = out_of_range(indices, mat.layout.groups(mat.shape)[1])
         absent = absent.reshape(*absent.shape, *[1] * (data.ndim - n - 1))
         data = jnp.where(absent, jnp.zeros((), data.dtype), data)
-        indices = indices[..., np.array([d for d in range(s) if d + n not in sparse], np.int32)]
+        indices = chosen(indices, [d for d in range(s) if d + n not in sparse])
     shape = [mat.shape[d] for d in remaining(mat.ndim, axes)]
     data, indices = _merged(mat, data, indices, batch)
     return BCOO((data, indices), shape=shape)

@@ -12,7 +12,7 @@ from aot import lax
 from aot.experimental.sparse import _storage
 from aot.experimental.sparse._bcoo import BCOO
 from aot.experimental.sparse._primitive import primitive
-from aot.experimental.sparse._storage import columns, layout_of, limits, out_of_range, take
+from aot.experimental.sparse._storage import chosen, columns, layout_of, limits, out_of_range, take
 from aot.experimental.sparse.util import SparseInfo, common_size, over_batch, remaining
 from aot.trace import ShapedArray
 from aot.transforms.batching import vmap
@@ -119,7 +119,7 @@ class _Product:
         if contracted:
             axes = [names.index(self.rhs_of[s + n]) for s in contracted]
             rhs = lax.transpose(rhs, (*axes, *remaining(rhs.ndim, axes)))
-            rows = take(rhs, indices[:, np.array(contracted, np.int32)] if free else indices)
+            rows = take(rhs, chosen(indices, contracted))
             if not free:
                 return self.summed(data, rows)
         else:
@@ -128,9 +128,8 @@ class _Product:
         if not self.layout.n_sparse:
             return lax.reduce_sum(products, (0,))
         sizes = [self.shape[s + n] for s in free]
-        at = indices[:, np.array(free, np.int32)] if contracted else indices
         out = jnp.zeros((*sizes, *products.shape[1:]), products.dtype)
-        return out.at[columns(at)].add(products, mode="drop")
+        return out.at[columns(chosen(indices, free))].add(products, mode="drop")
 
     def scaled(self, data: Array, rows: Array) -> Array:
         """[nse, *dense] and [nse or 1, *rest] -> [nse, *dense, *rest]"""
@@ -276,7 +275,7 @@ class _Sampled:
             axes = [axis for _, axis in used]
             left = tuple(n for axis, n in enumerate(names) if axis not in axes)
             x = lax.transpose(x, (*axes, *remaining(x.ndim, axes)))
-            sides.append((take(x, indices[:, np.array([s for s, _ in used], np.int32)]), left))
+            sides.append((take(x, chosen(indices, [s for s, _ in used])), left))
         return _rowwise(sides[0], sides[1], dense, self.contracting)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aot.config import config
 from aot.source import CALLER, set_current
-from aot.trace import Jaxpr, Primitive, Zero, bind, eval_jaxpr, stage, tangent_aval, typeof
+from aot.trace import Jaxpr, Primitive, Zero, bind, eval_jaxpr, is_linear, stage, tangent_aval, typeof
 
 
 @functools.lru_cache(maxsize=4096)
@@ -46,6 +46,12 @@ class SparsePrimitive(Primitive):
             return outs, [Zero(tangent_aval(typeof(o))) for o in outs]
         jaxpr = self.jaxpr(map(typeof, primals), params)
         return jvp_flat(lambda *xs: eval_jaxpr(jaxpr, xs), primals, tangents)
+
+    def transpose(self, cts, *args, **params):
+        from aot.transforms.linearize import transpose_flat
+        jaxpr = self.jaxpr([x.aval if is_linear(x) else typeof(x) for x in args], params)
+        got = iter(transpose_flat(jaxpr, args, cts))
+        return [next(got) if is_linear(x) else None for x in args]
 
     def vmap(self, axis, args, dims, **params):
         from aot.transforms.vmap import vmap_flat

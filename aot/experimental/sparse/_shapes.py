@@ -13,7 +13,7 @@ from aot import lax
 from aot.experimental.sparse import _storage
 from aot.experimental.sparse._bcoo import BCOO, require
 from aot.experimental.sparse._layout import all_batches
-from aot.experimental.sparse._storage import columns, limits, out_of_range
+from aot.experimental.sparse._storage import chosen, columns, limits, out_of_range
 from aot.experimental.sparse.util import canonical, tuple_of
 
 Array = Any
@@ -260,7 +260,7 @@ def _without_columns(arr: BCOO, data: Array, indices: Array, gone: list[int]) ->
     sizes = arr.layout.groups(arr.shape)[1]
     keep = [d for d in range(len(sizes)) if d not in gone]
     absent = out_of_range(indices, sizes)
-    left = indices[..., np.array(keep, np.int32)]
+    left = chosen(indices, keep)
     if keep:
         return data, jnp.where(absent[..., None], limits([sizes[d] for d in keep], indices.dtype), left)
     absent = absent.reshape(*absent.shape, *[1] * (data.ndim - absent.ndim))

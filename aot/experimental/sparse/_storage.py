@@ -71,6 +71,15 @@ def columns(indices: Array) -> tuple:
     return tuple(lax.index_in_dim(indices, i, indices.ndim - 1, keepdims=False) for i in range(indices.shape[-1]))
 
 
+def chosen(indices: Array, dims: Sequence[int]) -> Array:
+    """Indices of some of the sparse dimensions, in this order."""
+    last = indices.ndim - 1
+    if list(dims) == list(range(indices.shape[last])):
+        return indices
+    parts = [lax.slice_in_dim(indices, d, d + 1, axis=last) for d in dims]
+    return lax.concatenate(parts, last) if parts else lax.slice_in_dim(indices, 0, 0, axis=last)
+
+
 def limits(shape: Sequence[int], dtype: Any) -> np.ndarray:
     """The first index out of range in each dimension: what padding has."""
     return np.array(shape, dtype)
@@ -215,8 +224,7 @@ def transpose_p(data: Array, indices: Array, *, permutation: tuple[int, ...], sp
     batch, sparse, dense = layout.groups(permutation)
     data = lax.transpose(data, (*batch, n, *(d - s + 1 for d in dense)))
     indices = lax.transpose(indices, (*batch, n, n + 1))
-    columns_ = [d - n for d in sparse]
-    return data, indices if columns_ == list(range(s)) else indices[..., np.array(columns_, np.int32)]
+    return data, chosen(indices, [d - n for d in sparse])
 
 
 def batch_shape(data: Array, indices: Array, n_batch: int) -> tuple[int, ...]:
