@@ -32,7 +32,15 @@ ACTIVATIONS = [("relu6", nn.relu6, "Clip", "RELU6"), ("hard_tanh", nn.hard_tanh,
                ("masked softmax", lambda x: nn.softmax(x, where=X > 0), None, None),
                ("standardize", lambda x: nn.standardize(x, epsilon=0.01), "LayerNormalization", None),
                ("standardize of two axes", lambda x: nn.standardize(x, (1, 2), algorithm="stable"), "LayerNormalization", None),
-               ("standardize of an outer axis", lambda x: nn.standardize(x, 1), None, None)]
+               ("standardize of an outer axis", lambda x: nn.standardize(x, 1), None, None),
+               ("softmax, mapped", lambda x: aot.vmap(nn.softmax)(x * 2), "Softmax", "SOFTMAX"),
+               ("softmax, mapped twice", lambda x: aot.vmap(aot.vmap(nn.softmax), 1, 1)(x * 3), "Softmax", "SOFTMAX"),
+               ("softmax of the first axis, mapped", aot.vmap(lambda x: nn.softmax(x, 0)), "Softmax", None),
+               ("softmax, mapped over the last axis", aot.vmap(nn.softmax, 2, 2), "Softmax", None),
+               ("softmax of all axes, mapped", aot.vmap(lambda x: nn.softmax(x, None)), None, None),
+               ("gelu, mapped", lambda x: aot.vmap(nn.gelu, 1, 1)(x * 2), "Gelu", "GELU"), ("elu, mapped", lambda x: aot.vmap(nn.elu)(x * 2), "Elu", "ELU"),
+               ("elu with mapped numbers", lambda x: aot.vmap(nn.elu)(x, np.ones(len(x), np.float32)), None, None),
+               ("standardize, mapped", aot.vmap(nn.standardize), "LayerNormalization", None)]
 HIGH_LEVEL = {r[2] for r in ACTIVATIONS} | {r[3] for r in ACTIVATIONS}
 
 

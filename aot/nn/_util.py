@@ -23,6 +23,8 @@ def composite(f: Any) -> Any:
         args, kwargs = f.merged(signature, dynamic, named)
         bound = inspect.signature(f.fun).bind(*args, **kwargs)
         bound.apply_defaults()
+        if bound.arguments.get("axis", 0) is None:
+            bound.arguments["axis"] = tuple(range(entry.jaxpr.in_avals[0].ndim))
         arrays = {v: k for k, v in bound.arguments.items() if isinstance(v, _Operand)}
         given = {k: v for k, v in bound.arguments.items() if v is not None and not isinstance(v, _Operand)}
         return f"aot.{f.name.lstrip('_')}", {**given, "arguments": tuple(arrays[i] for i in sorted(arrays))}

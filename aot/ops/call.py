@@ -108,6 +108,13 @@ class Pjit(Call):
             return e.jaxpr(jaxpr, xs)
         return e.call(jaxpr, xs, name)
 
+    def vmap(self, axis, args, dims, *, jaxpr, **params):
+        from aot.transforms.vmap import batch_jaxpr
+        batched, out_dims = batch_jaxpr(jaxpr, axis, dims)
+        if jaxpr.composite is not None:
+            batched.composite = batched_composite(jaxpr, dims, out_dims)
+        return self.bind(*args, jaxpr=batched, **params), out_dims
+
     def discharge(self, args, *, jaxpr, **params):
         if state.trace is not base_trace:
             return super().discharge(args, jaxpr=jaxpr, **params)
@@ -118,6 +125,21 @@ class Pjit(Call):
         """Eager call, for instance the linear half of a jitted function under grad."""
         from aot.dispatch import run_jaxpr
         return run_jaxpr(params["jaxpr"], args, params["name"])
+
+
+def batched_composite(jaxpr: Jaxpr, dims: Sequence[int | None], out_dims: Sequence[int | None]) -> tuple[str, dict] | None:
+    """What a composite of one array `x`, and of scalars, is when x is mapped: the same, with other numbers for its axes."""
+    assert jaxpr.composite is not None
+    name, attributes = jaxpr.composite
+    (d, *others), (x, *scalars) = dims, jaxpr.in_avals
+    if attributes["arguments"][:1] != ("x",) or d is None or list(out_dims) != [d] or any(
+            e is not None or a.shape for e, a in zip(others, scalars)):
+        return None
+    if "axis" not in attributes:
+        return jaxpr.composite
+    given = attributes["axis"] if isinstance(attributes["axis"], (tuple, list)) else (attributes["axis"],)
+    axes = [a % x.ndim for a in given] if x.ndim else []
+    return (name, {**attributes, "axis": tuple(a + (a >= d) for a in axes)}) if axes else None
 
 
 def with_dots(outs: Sequence, nonzero: Sequence[bool], avals: Sequence) -> tuple[list, list]:
