@@ -115,7 +115,7 @@ SAME = {
         dg(F(M.astype('float16')), M.astype('float16'), ((1,), (1,))); dg(S, M, ((1,), ())); dg(S, 3., ((1,), (0,))); pad @ v; messy @ v
         dg(F(X), X, ((1,), (1,)), ((0,), (0,))); dg(B, X, ((2,), (2,))); dg(B, X, ((1,), (1,)), ((0,), (0,))); dg(X, B, ((0, 1), (0, 1)))""",
     "conv": """
-        s.bcoo_conv_general_dilated(F(signal), F(kernel), window_strides=(1,), padding='VALID')
+        s.bcoo_conv_general_dilated(F(signal), F(kernel), window_strides=(1,), padding='VALID').todense()
         s.bcoo_conv_general_dilated(F(signal, n_batch=2), kernel, window_strides=(1,), padding='VALID').todense()
         s.bcoo_conv_general_dilated(signal, F(kernel), window_strides=(1,), padding='SAME').todense()
         s.bcoo_conv_general_dilated(F(signal), F(kernel), window_strides=(1,), padding=[(1, 2)])

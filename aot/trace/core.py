@@ -50,6 +50,7 @@ class Primitive:
     linearize: Any = None
     text: Any = None        # text(eqn, names of results, *names of operands) -> how jaxprs show it
     evaluate: Any = None    # evaluate(args, params) -> results, where concrete values need more than the lowering
+    known: Any = None       # known(args, params) -> results, `Linear` where they depend on `Linear` args, if some do not
     batch_consts = False    # True: `vmap` is also asked when no operand is batched (collectives, axis_index)
 
     def effects(self, **params) -> frozenset: return frozenset()

@@ -139,8 +139,8 @@ def transpose_flat(jaxpr: Jaxpr, args: Sequence, cts: Sequence) -> list:
         for e in jaxpr.eqns:
             ins = [x.val if type(x) is Literal else env[x] for x in e.invars]
             if any(type(x) is Linear for x in ins):
-                for v in e.outvars:
-                    env[v] = Linear(v.aval)
+                known = e.primitive.known
+                env.update(zip(e.outvars, known(ins, e.params) if known else [Linear(v.aval) for v in e.outvars]))
                 linear.append((e, ins))
             else:
                 source.set_current(e.source or outer)

@@ -7,7 +7,7 @@ from typing import Any
 
 from aot.config import config
 from aot.source import CALLER, set_current
-from aot.trace import Jaxpr, Primitive, Zero, bind, eval_jaxpr, is_linear, stage, tangent_aval, typeof
+from aot.trace import Jaxpr, Linear, Literal, Primitive, Zero, bind, eval_jaxpr, is_linear, stage, tangent_aval, typeof
 
 
 @functools.lru_cache(maxsize=4096)
@@ -52,6 +52,17 @@ class SparsePrimitive(Primitive):
         jaxpr = self.jaxpr([x.aval if is_linear(x) else typeof(x) for x in args], params)
         got = iter(transpose_flat(jaxpr, args, cts))
         return [next(got) if is_linear(x) else None for x in args]
+
+    def known(self, args, params):
+        """Indices do not depend on data: they are values where the data are transposed."""
+        jaxpr = self.jaxpr([x.aval if is_linear(x) else typeof(x) for x in args], params)
+        env: dict = dict(zip(jaxpr.invars, args))
+        read = lambda x: x.val if type(x) is Literal else env[x]
+        for e in jaxpr.eqns:
+            ins = list(map(read, e.invars))
+            unknown = any(map(is_linear, ins))
+            env.update(zip(e.outvars, [Linear(v.aval) for v in e.outvars] if unknown else e.primitive.rebind(ins, e.params)))
+        return list(map(read, jaxpr.outvars))
 
     def vmap(self, axis, args, dims, **params):
         from aot.transforms.vmap import vmap_flat
