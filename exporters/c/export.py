@@ -108,7 +108,9 @@ def identifier(wanted: str, default: str, used: set[str]) -> str:
     """A name of C like the one that is wanted, and different from those used."""
     name = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_") or default
     name = f"_{name}"[name[0] not in "0123456789":]
-    while name in used or re.fullmatch(r"aot_\w*|product_\w*|cholesky_\w*|random_\w*|[acipstv]\d+", name):
+    if re.fullmatch(r"(aot|product|cholesky|random)_\w*|[acipstv]\d+", name):       # as in the code
+        name = f"the_{name}"
+    while name in used:
         name += "_"
     used.add(name)
     return name

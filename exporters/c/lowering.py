@@ -279,9 +279,13 @@ class Lowering:
 
     def place_for(self, v: Value) -> Storage:
         wanted = self.targets.pop(v, None)
-        if wanted is not None and all(self.plan.last.get(u, -1) < self.place for u in self.bound.get(wanted, ())):
+        if wanted is not None and self.is_free(wanted):
             return wanted
         return self.memory.new(of(v.dtype), v.type.size)
+
+    def is_free(self, storage: Storage) -> bool:
+        """Whether nothing that lies in a storage is needed from this operation on."""
+        return all(self.plan.last.get(u, -1) < self.place for u in self.bound.get(storage, ()))
 
     def temporary(self, ctype: CType, *shape: int) -> Buffer:
         """Room for a row's own use."""
@@ -340,7 +344,7 @@ class Lowering:
 
         captured: what its regions use."""
         found = self.env.get(v)
-        if not isinstance(found, Buffer) or found.storage.kind not in ("work", "local"):
+        if not isinstance(found, Buffer) or not found.storage.is_writable:
             return None
         others = self.bound.get(found.storage, set())
         dead = all(u in self.plan.own and self.plan.last.get(u, -1) <= self.place and u not in captured for u in others)

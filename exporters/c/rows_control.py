@@ -14,11 +14,16 @@ from .types import of
 def while_(l: Lowering, op: Op) -> None:
     """State that changes lies in places of its own; what the body hands on unchanged stays where it is."""
     condition, body = op.regions
-    captured, places = used_in(condition) | used_in(body), [l.stored(v) for v in op.operands]
+    captured = used_in(condition) | used_in(body)
+    wanted = [l.targets.pop(v, None) for v in op.results]
+    for init, storage in zip(op.operands, wanted):
+        if storage is not None and init.constant is not None:
+            l.targets[init] = storage       # the state begins there
+    places = [l.stored(v) for v in op.operands]
     state: list[Storage] = []
-    for init, place, arg, out in zip(op.operands, places, body.args, body.outputs):
+    for init, place, arg, out, result in zip(op.operands, places, body.args, body.outputs, wanted):
         shared = sum(b.storage is place.storage for b in places) > 1
-        state.append(place.storage if out is arg else _own(l, init, place, shared, captured))
+        state.append(place.storage if out is arg else _own(l, init, place, shared, captured, result))
     changed = [s for s, arg, out in zip(state, body.args, body.outputs) if out is not arg]
     l.memory.enter()
     with l.w.block("for (;;)"):
@@ -42,13 +47,13 @@ def _hold(l: Lowering, values: Sequence[Value], state: Sequence[Storage], change
         l.bind(v, s)
 
 
-def _own(l: Lowering, init: Value, place: Buffer, shared: bool, captured: Collection[Value]) -> Storage:
-    """A place for state that starts with a value."""
+def _own(l: Lowering, init: Value, place: Buffer, shared: bool, captured: Collection[Value], wanted: Storage | None) -> Storage:
+    """A place for state that starts with a value; wanted: where the result is to be."""
     if init.constant is not None and place.storage.kind != "constant":
         return place.storage        # made for this loop
-    if not shared and (found := l.may_overwrite(init, captured)) is not None:
+    if not shared and wanted is None and (found := l.may_overwrite(init, captured)) is not None:
         return found.storage
-    made = l.memory.new(of(init.dtype), init.type.size)
+    made = wanted if wanted is not None and l.is_free(wanted) else l.memory.new(of(init.dtype), init.type.size)
     l.copy(place, made)
     return made
 

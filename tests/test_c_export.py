@@ -1,0 +1,296 @@
+"""Programs as C: what they compute against XLA, for strict compilers and sanitizers; their memory, their names, what is refused."""
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+
+import numpy as np
+import pytest
+
+import aot
+import aot.numpy as jnp
+from aot import lax, nn
+from aot.cli import main
+from aot.errors import AotError
+from aot.exporters import c, formats, verify
+from aot.exporters.c import run
+from aot.exporters.c.export import signature_in
+from aot.exporters.report import Refused
+from aot.exporters.source import Source
+from tests.conformance import programs
+from tests.conformance.sweep import names_in, sweep
+from tests.exported import FUNCTIONS
+
+SAMPLED = 3
+F = np.float32
+STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only")
+PLAIN, UBSAN = ("-O1",), ("-O1", "-fsanitize=undefined", "-fno-sanitize=float-divide-by-zero")
+pytestmark = pytest.mark.skipif(run.compiler() is None, reason="there is no C compiler")
+
+
+def leaves(tree): return [np.asarray(x) for x in aot.tree_util.tree_leaves(tree)]
+
+
+def exported(f, args, **options):
+    lowered = aot.jit(f).lower(*args)
+    weights = {i: (f"w{i}", np.asarray(x)) for i, x in enumerate(lowered.consts)}
+    program = Source("program", lowered.as_text(), weights=weights).program(c.KEEP)
+    return c.export(program, metadata={"function": "program"}, **options)
+
+
+def computed(made, args, folder, flags=PLAIN):
+    """The results of a program that a strict compiler takes."""
+    path = made.save(os.path.join(folder, "program.c"))[0]
+    run.build(path, str(folder), STRICT)
+    library = run.build(path, str(folder), ("-std=c99", "-w", "-shared", "-fPIC", *flags))
+    return run.function(library, signature_in(made.header), made.weights)(leaves(args))
+
+
+def same(got, want, rtol=2e-4):
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        size = np.abs(b[np.isfinite(b)]).max(initial=1) if b.dtype.kind in "fc" else 1
+        assert np.allclose(a.astype("D"), b.astype("D"), rtol=rtol, atol=rtol * size, equal_nan=True), (a, b)
+
+
+# ---- what it computes -----------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name, f, args", FUNCTIONS, ids=[row[0] for row in FUNCTIONS])
+def test_functions(name, f, args, tmp_path, capfd):
+    """Without a warning, and without undefined behaviour."""
+    made = exported(f, args)
+    got = computed(made, args, tmp_path, UBSAN)
+    assert "runtime error" not in capfd.readouterr().err
+    if name == "general_eigenvalues":
+        got, want = ([np.sort_complex(x) for x in xs] for xs in (got, leaves(f(*args))))
+    else:
+        want = leaves(aot.jit(f)(*args))
+    same(got, want)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_public_programs(block):
+    folder = programs.prepared(programs.SAMPLE)
+    outcomes = sweep(names_in(folder)[block::4], folder, "c", workers=1)
+    assert len(outcomes) > 20 and {k: v for k, v in outcomes.items() if v[0] != "right"} == {}
+
+
+def test_random_programs(tmp_path):
+    """Nested control flow under transforms: places in memory are shared, and changed in place, without harm."""
+    pytest.importorskip("jax")
+    from tests import fuzz
+    made, sources = [], []
+    for seed in range(12):
+        program, transform, xs = fuzz.case(seed)
+        f = aot.jit(fuzz.TRANSFORMS[transform](aot, aot.lax, fuzz.build(program, aot, aot.lax)))
+        out = c.export(f.lower(*xs).as_text(), metadata={"function": f"f{seed}"})
+        sources.append(out.save(tmp_path / f"f{seed}.c")[0])
+        made.append((out, xs, leaves(f(*xs))))
+    library = run.build(sources[0], str(tmp_path), ("-std=c99", "-O1", "-w", "-shared", "-fPIC", *sources[1:]))
+    for out, xs, want in made:
+        same(run.function(library, signature_in(out.header))(leaves(xs)), want, 2e-3)
+
+
+INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers(dtype, tmp_path, capfd):
+    """The ends of a type, division by zero, shifts by more than the width; all without undefined behaviour."""
+    info = np.iinfo(dtype)
+    values = np.array([0, 1, 2, 3, 7, info.max, info.max - 1, info.min, info.min + 1, info.max // 2], dtype)
+    x, y = (a.ravel() for a in np.meshgrid(values, values))
+
+    def f(x, y):
+        binary = [op(x, y) for op in (lax.add, lax.sub, lax.mul, lax.div, lax.rem, lax.max, lax.min, lax.bitwise_and, lax.bitwise_or,
+                                      lax.bitwise_xor, lax.shift_left, lax.shift_right_logical, lax.shift_right_arithmetic)]
+        unary = [op(x) for op in (lax.neg, lax.bitwise_not, lax.population_count, lax.clz, lax.sign, jnp.abs)]
+        return binary, unary, [op(x, y) for op in (lax.lt, lax.ge, lax.eq)], [x.astype(t) for t in ("int8", "uint32", "bool", "float32")]
+    with aot.enable_x64(True):
+        made, want = exported(f, (x, y)), leaves(aot.jit(f)(x, y))
+    got = computed(made, (x, y), tmp_path, UBSAN)
+    assert "runtime error" not in capfd.readouterr().err
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == b.dtype and np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_floats(dtype, tmp_path, capfd):
+    """Conversions, order and extremes of special values and of numbers between two that can be stored."""
+    tiny = float(jnp.finfo(dtype).tiny) * (1 if dtype == "float16" else 4)      # XLA takes smaller ones for 0
+    x = np.array([0., -0., 1, -1, 1.5, np.inf, -np.inf, np.nan, tiny, tiny / 3, 65504, 65519, 65520, 3.4e38, 1e-45, 1e30, -1e30, 300.7,
+                  -300.7, 2**31, 2**63, 1 + 2**-9, 1 + 3 * 2**-9, 1 + 2**-11, 2**-24, 2**-25, 3 * 2**-25])
+
+    def f(x):
+        x = x.astype(dtype)
+        y = x[::-1]
+        kept = [x.astype(t) for t in ("float16", "bfloat16", "float32", "float64", "bool", *INTEGERS)]
+        return kept, lax.max(x, y), lax.min(x, y), lax.sort(x), jnp.sign(x), jnp.isfinite(x), jnp.floor(x), jnp.round(x), x < y, \
+            lax.reduce_precision(x, 5, 3), jnp.exp(x), jnp.tanh(x), nn.sigmoid(x), jnp.sqrt(x)
+    with aot.enable_x64(True):
+        made, want = exported(f, (x,)), leaves(aot.jit(f)(x))
+    got = computed(made, (x,), tmp_path, UBSAN)
+    assert "runtime error" not in capfd.readouterr().err
+    for a, b in zip(got[:14], want[:14], strict=True):
+        assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f" or a.dtype.name == "bfloat16")
+    same(got, want, {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-6, "float64": 1e-12}[dtype])
+
+
+@pytest.mark.parametrize("dims", [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("CNHW", "IOHW", "HWNC")])
+@pytest.mark.parametrize("options", [
+    {}, {"window_strides": (2, 1), "padding": ((1, 2), (0, 3))}, {"lhs_dilation": (2, 3), "padding": ((1, -1), (-2, 2))},
+    {"rhs_dilation": (2, 1)}, {"feature_group_count": 2}, {"batch_group_count": 2}])
+def test_convolutions(dims, options, tmp_path):
+    rng, options = np.random.default_rng(0), {"window_strides": (1, 1), "padding": "SAME", **options}
+    inner = 4 // options.get("feature_group_count", 1)
+    x = np.moveaxis(rng.standard_normal((4, 4, 9, 8)).astype(F), range(4), ["NCHW".index(a) and dims[0].index(a) or dims[0].index("N")
+                                                                       for a in "NCHW"])
+    k = np.moveaxis(rng.standard_normal((6, inner, 3, 2)).astype(F), range(4), [dims[1].index(a) for a in "OIHW"])
+    f = lambda x, k: lax.conv_general_dilated(x, k, dimension_numbers=dims, **options)
+    same(computed(exported(f, (x, k)), (x, k), tmp_path), leaves(f(x, k)))
+
+
+@pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ji,jk->ik", "ij,kj->ik", "bij,bjk->bik", "bij,bkj->ikb", "ij,j->i", "i,ij->j", "ji,j->i",
+                                        "i,j->ij", "i,i->", "ijkl,kmlj->im", "bhqd,bkhd->bhqk", "ij,jk->ki"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int32", "complex64"])
+def test_products(subscripts, dtype, tmp_path):
+    """Every order of axes, sizes around those of tiles, and sums of the type of the result."""
+    rng = np.random.default_rng(0)
+    sizes = dict(zip("ijklmbhqd", (13, 19, 33, 3, 5, 2, 3, 7, 17)))
+    x, y = (jnp.asarray(rng.integers(-3, 4, [sizes[a] for a in part]), dtype) for part in subscripts.split("->")[0].split(","))
+    wide = {"int8": "int32", "bfloat16": "float32"}.get(dtype)
+    f = lambda x, y: (jnp.einsum(subscripts, x, y), jnp.einsum(subscripts, x, y, preferred_element_type=wide))
+    same(computed(exported(f, (x, y)), (x, y), tmp_path), leaves(f(x, y)))
+
+
+# ---- loops and memory ---------------------------------------------------------------------------------------------------------
+
+def test_state_changes_in_place(tmp_path):
+    """A scan writes its results where they stay."""
+    def f(xs): return lax.scan(lambda h, x: (jnp.tanh(h + x), h * 2), jnp.zeros(100), xs)
+    xs = np.random.default_rng(0).standard_normal((50, 100)).astype(F)
+    made = exported(f, (xs,))
+    loop = made.source[made.source.index("for (;;)"):]
+    assert "5000" not in loop and made.workspace < 4096
+    same(computed(made, (xs,), tmp_path), leaves(f(xs)))
+
+
+def test_places_are_shared_over_time():
+    def f(x):
+        for _ in range(20):
+            x = jnp.cumsum(x) @ jnp.outer(x, x)
+        return x
+    made = exported(f, (np.ones(64, F),))
+    assert made.workspace < 2 * 64 * 64 * 4 + 8192
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: lax.fori_loop(0, 5, lambda i, s: (s[1], s[0] + 1, s[2]), (x, x * 2, x)),              # state that changes places
+    lambda x: lax.fori_loop(0, 5, lambda i, s: (s[1], s[2], s[0]), (x, x, x)),
+    lambda x: lax.fori_loop(0, 5, lambda i, s: (s[0].at[i].set(s[1][0]), s[0] + s[1]), (x, x)),     # read after it was changed
+    lambda x: lax.fori_loop(0, 3, lambda i, s: lax.fori_loop(0, i, lambda j, t: t.at[j].add(t[i]), s) + x, x),
+    lambda x: lax.while_loop(lambda s: lax.fori_loop(0, 3, lambda i, t: t * 2, s[0])[0] < 100, lambda s: (s[0] + s[1], s[1]), (x, x)),
+    lambda x: lax.cond(x[0] > 0, lambda y: (y.at[1].set(0), y), lambda y: (y, y * 2), x),
+    lambda x: (x.at[2].set(x[3]), x.at[3].set(x[2]), x),
+    lambda x: (lambda y: (y.at[jnp.array([0, 1])].set(y[2:4]), y[::-1]))(x * 2),
+    lambda x: lax.scan(lambda c, v: (c, lax.scan(lambda d, w: (d * w, d), v, x)[1]), 0., x),
+    lambda x: (x, x, x.reshape(2, 3), x),
+    lambda x: lax.switch(jnp.int32(x[0]), [lambda y: y, lambda y: y[::-1], lambda y: y * x], x),
+])
+def test_state_and_views(f, tmp_path, capfd):
+    x = np.array([1., 2, 3, 4, 5, 6], F)
+    same(computed(exported(f, (x,)), (x,), tmp_path, UBSAN), leaves(aot.jit(f)(x)))
+    assert "runtime error" not in capfd.readouterr().err
+
+
+# ---- the interface --------------------------------------------------------------------------------------------------------
+
+def test_names_types_and_the_header(tmp_path):
+    """The header is C and C++; names of the program are names of C."""
+    x = {"float": np.ones(2, F), "b-c": np.ones((), bool), "2": np.ones(3, np.complex64)}
+    text = aot.jit(lambda x, double: (x["2"] * 2, x["float"], double)).lower(x, np.ones(2, np.float16)).as_text()
+    made = c.export(text, input_names=["x['2']", "x['b-c']", "x['float']", "double"], output_names=["", "workspace", "aot_x"],
+                    metadata={"function": "1 for all"})
+    assert made.inputs == [("x_2",), ("x_b_c",), ("x_float",), ("double_",)] and made.renamed["workspace"] == ("workspace_",)
+    assert made.outputs == [("output_0",), ("workspace_",), ("the_aot_x",)] and made.name == "_1_for_all"
+    path, header = made.save(tmp_path / "all.c")
+    assert f'#include "{os.path.basename(header)}"' in open(path).read()
+    run.build(path, str(tmp_path), STRICT)
+    (tmp_path / "main.cpp").write_text(f'#include "all.h"\nint main() {{ return {made.name.upper()}_WORKSPACE * 0; }}\n')
+    done = subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only",
+                           tmp_path / "main.cpp"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_output_is_reproducible():
+    f = lambda x: (jnp.linalg.solve(x, x), jnp.fft.fft(x), jnp.sort(x))
+    texts = [aot.jit(f).lower(np.ones((4, 4), F)).as_text() for _ in range(2)]
+    one, two = (c.export(t) for t in texts)
+    assert one.source == two.source and one.header == two.header
+
+
+def test_weights_in_a_file(tmp_path):
+    weights = np.random.default_rng(0).standard_normal((64, 32)).astype(F)
+    f, x = lambda x: jnp.tanh(x @ weights) + jnp.arange(32.), np.ones((3, 64), F)
+    made = exported(f, (x,), weights="file")
+    assert len(made.weights) >= weights.nbytes and len(made.source) < 12_000 and "const void *restrict weights" in made.source
+    same(computed(made, (x,), tmp_path), leaves(f(x)))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["program.c", "program.h", "program.so", "program.weights"]
+    (tmp_path / "program.weights").write_bytes(made.weights[:-1])
+    with pytest.raises(AotError, match="weights have"):
+        run.open_file(str(tmp_path / "program.c"))
+    with pytest.raises(AotError, match="no place for constants"):
+        exported(f, (x,), weights="flash")
+
+
+def test_refusals():
+    def f(x): return lax.reduce(x.astype("float8_e4m3fn"), np.array(0, "float8_e4m3fn"), lax.add, (0,)).astype(F)
+    with pytest.raises(Refused) as e:
+        exported(f, (np.ones(4, F),))
+    assert "float8_e4m3fn" in str(e.value) and "convert to a wider type" in str(e.value)
+    with pytest.raises(Refused, match="custom_call"):
+        exported(lambda x: aot.pure_callback(lambda y: y, aot.ShapeDtypeStruct((2,), F), x), (np.ones(2, F),))
+    with pytest.raises(AotError, match="its header|same folder"):
+        run.open_file("missing.c")
+
+
+# ---- commands ----------------------------------------------------------------------------------------------------------------
+
+MODEL = """
+import aot.numpy as jnp
+def predict(params, x): return {"y": jnp.tanh(x @ params["w"]), "n": jnp.argmax(x, -1)}
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.py").write_text(MODEL)
+    np.savez("w.npz", w=np.random.default_rng(0).standard_normal((64, 16)).astype(F))
+    (tmp_path / "aot.toml").write_text('[project]\nname = "p"\ntargets = ["cpu", "c", "c:file"]\n[[function]]\n'
+                                       'function = "m.py:predict"\nargs = ["f32[2,64]"]\nweights = "w.npz"\n')
+    return tmp_path
+
+
+def test_a_target_of_a_project(project, capsys):
+    assert main(["build"]) == 0
+    files = {p.name for p in (project / "build").iterdir() if p.is_file()}
+    assert files == {"predict.aot", "predict.c", "predict.h", "predict-file.c", "predict-file.h", "predict-file.weights"}
+    capsys.readouterr()
+    assert main(["verify", "build/predict.aot", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [(r["format"], r["ok"]) for r in report["exported"]] == [("c", True), ("c", True)]
+
+
+def test_the_command(project, capsys):
+    assert main(["export", "m.py:predict", "--weights", "w.npz", "--arg", "f32[2,64]", "-f", "c", "--weights-file"]) == 0
+    assert "predict.c: right in its runtime" in capsys.readouterr().out and (project / "predict.weights").exists()
+    text = (project / "predict.c").read_text()
+    (project / "predict.c").write_text(re.sub(r"aot_tanh_f32\((v\d+)\)", r"\1", text))
+    program = aot.jit(lambda w, x: {"y": jnp.tanh(x @ w), "n": jnp.argmax(x, -1)})
+    made = Source("predict", program.lower(np.load("w.npz")["w"], np.ones((2, 64), F)).as_text(),
+                  weights={0: ("w", np.load("w.npz")["w"])})
+    report = verify.verify(made, "predict.c")
+    assert not report["ok"] and formats.of_path("x/y.c") == "c"
