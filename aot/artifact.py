@@ -239,11 +239,21 @@ def describe_tree(treedef: Any, where: str = "", custom: Callable[[type, Any], d
     custom(class, metadata) gives `registered` and further fields for nodes of other classes than containers, or raises."""
     try:
         tree = _describe_tree(treedef, where, custom)
-        aot_runtime.count_leaves(tree)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        tree = "deeper than this"
+    if not _is_readable(tree):
         raise AotError(f"{where}: containers are nested too deeply to be stored",
                        hint="flatten them, or stack what is alike into one array") from None
     return tree
+
+
+def _is_readable(tree: Any) -> bool:
+    """Whether loaders take a TREE as deep as this."""
+    try:
+        aot_runtime.count_leaves(tree)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _describe_tree(treedef: Any, where: str, custom: Callable[[type, Any], dict] | None) -> Any:
