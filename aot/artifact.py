@@ -239,7 +239,7 @@ def describe_tree(treedef: Any, where: str = "", custom: Callable[[type, Any], d
     custom(class, metadata) gives `registered` and further fields for nodes of other classes than containers, or raises."""
     try:
         tree = _describe_tree(treedef, where, custom)
-    except (RecursionError, SystemError):       # the latter from jaxlib, about the former
+    except RecursionError:
         tree = "deeper than this"
     if not _is_readable(tree):
         raise AotError(f"{where}: containers are nested too deeply to be stored",
