@@ -144,9 +144,7 @@ def _lowered(program: stablehlo.Program, inputs: Sequence[str], outputs: Sequenc
     wanted: dict[Any, Storage] = {}
     for v, s in zip(program.body.outputs, results):
         wanted.setdefault(v, s)
-    for b, s in zip(l.block(program.body, wanted), results):
-        l.memory.step += 1
-        l.copy(b, s)
+    l.move(l.block(program.body, wanted), results)
     report.raise_if_any()
     return l, l.memory.plan()
 

@@ -239,7 +239,7 @@ class Lowering:
                 check(v.type)
             if op.results and all(v.type.size == 0 for v in op.results):
                 for v in op.results:
-                    self.bind(v, Storage("none", of(v.dtype), 0, "empty"))
+                    self.bind(v, self.memory.new(of(v.dtype), 0))
             elif op.name == "reshape" and isinstance(found := self.env.get(op.operands[0]), Buffer):
                 self.bind(op.result, found.storage)
             elif is_expression(op):
@@ -253,7 +253,7 @@ class Lowering:
         except Inexpressible as e:
             self.refuse(op, str(e), e.hint)
             for v in op.results:
-                self.bind(v, Storage("none", of(np.dtype(np.float32)), max(v.type.size, 0), "empty"))
+                self.bind(v, self.memory.new(of(np.dtype(np.float32)), max(v.type.size, 0)))
 
     def comment(self, op: Op) -> None:
         where = f"  {op.location}" if op.location.file else ""
@@ -405,6 +405,18 @@ class Lowering:
             else:
                 self.w.line(f"memcpy({self.pointer(to, written=True)}, {self.pointer(source)}, "
                             f"{target.size} * sizeof({target.ctype.stored}));")
+
+    def move(self, sources: Sequence[Buffer], targets: Sequence[Storage]) -> None:
+        """Copy arrays to storages, all at the same time: what lies where another one goes is set aside first."""
+        moves = [(b, s) for b, s in zip(sources, targets, strict=True) if b.storage is not s]
+        taken = {s for _, s in moves}
+        for i, (b, s) in enumerate(moves):
+            if b.storage in taken:
+                aside = self.memory.new(b.ctype, b.storage.size)
+                self.copy(b, aside)
+                moves[i] = Buffer(aside, b.shape), s
+        for b, s in moves:
+            self.copy(b, s)
 
     def value(self, v: Value) -> str:
         """A scalar as a name or literal, evaluated here."""

@@ -16,10 +16,7 @@ def while_(l: Lowering, op: Op) -> None:
     condition, body = op.regions
     captured = used_in(condition) | used_in(body)
     wanted = [l.targets.pop(v, None) for v in op.results]
-    for init, storage in zip(op.operands, wanted):
-        if storage is not None and init.constant is not None:
-            l.targets[init] = storage       # the state begins there
-    places = [l.stored(v) for v in op.operands]
+    places = [_begin(l, init, storage) for init, storage in zip(op.operands, wanted)]
     state: list[Storage] = []
     for init, place, arg, out, result in zip(op.operands, places, body.args, body.outputs, wanted):
         shared = sum(b.storage is place.storage for b in places) > 1
@@ -47,6 +44,15 @@ def _hold(l: Lowering, values: Sequence[Value], state: Sequence[Storage], change
         l.bind(v, s)
 
 
+def _begin(l: Lowering, init: Value, wanted: Storage | None) -> Buffer:
+    """A first value of state; a constant is written where the result is to be."""
+    if wanted is not None and init.constant is not None:
+        l.targets[init] = wanted
+    place = l.stored(init)
+    l.targets.pop(init, None)
+    return place
+
+
 def _own(l: Lowering, init: Value, place: Buffer, shared: bool, captured: Collection[Value], wanted: Storage | None) -> Storage:
     """A place for state that starts with a value; wanted: where the result is to be."""
     if init.constant is not None and place.storage.kind != "constant":
@@ -61,15 +67,7 @@ def _own(l: Lowering, init: Value, place: Buffer, shared: bool, captured: Collec
 def _advance(l: Lowering, body: Block, state: Sequence[Storage]) -> None:
     """One step: the new state is computed in place where the old one is not needed any more, or else copied."""
     wanted = {out: s for out, s in zip(body.outputs, state) if _made_in(body, out)}
-    moves = [(b, s) for b, s in zip(l.block(body, wanted), state) if b.storage is not s]
-    changed = {s for _, s in moves}
-    for i, (b, s) in enumerate(moves):
-        if b.storage in changed:                # another piece of state, as it was before this step
-            aside = l.memory.new(b.ctype, b.storage.size)
-            l.copy(b, aside)
-            moves[i] = Buffer(aside, b.shape), s
-    for b, s in moves:
-        l.copy(b, s)
+    l.move(l.block(body, wanted), state)
 
 
 @row("if", "case")
@@ -84,8 +82,7 @@ def branches(l: Lowering, op: Op) -> None:
             test = name if op.name == "if" else f"{name} == {i}"
             with l.w.block(f"{'else ' if i else ''}{'' if i == n - 1 and i else f'if ({test})' if n > 1 else ''}".strip()):
                 targets = {v: o.storage for v, o in zip(region.outputs, outs) if _made_in(region, v)}
-                for b, o in zip(l.block(region, targets), outs):
-                    l.copy(b, o.storage)
+                l.move(l.block(region, targets), [o.storage for o in outs])
 
 
 def _made_in(region: Block, v: Value) -> bool:
