@@ -5,6 +5,7 @@ Beside aot/xla.py this is the only file of the compiler that imports jaxlib.
 from __future__ import annotations
 
 import io
+import re
 from functools import cache
 from typing import Any, Collection, Mapping, Sequence
 
@@ -107,6 +108,10 @@ def run_passes(module: Any, pipeline: str) -> None:
         passmanager.PassManager.parse(pipeline).run(module.operation)
 
 
+#: a size that is not known, or an operation whose sizes are operands
+_UNKNOWN = re.compile(r"[<x]\?x|real_dynamic_slice|dynamic_(?!slice|update_slice)")
+
+
 def legalize(module: Any, keep: Collection[str] = (), composites: Collection[str] = ()) -> None:
     """Express deprecated operations, the dialect chlo and composites in plain StableHLO, in place.
 
@@ -123,7 +128,7 @@ def legalize(module: Any, keep: Collection[str] = (), composites: Collection[str
     steps = ["chlo-legalize-to-stablehlo", "stablehlo-complex-math-expander", f"stablehlo-legalize-composite-to-call{excepted}",
              "stablehlo-legalize-deprecated-ops{fail-on-unused=false}", "stablehlo-canonicalize-dynamism"]
     run_passes(module, f"builtin.module(func.func({','.join(steps)}))")
-    if "tensor<?x" in (text := str(module.operation)) or "x?x" in text or "dynamic" in text:
+    if _UNKNOWN.search(module.operation.get_asm(large_elements_limit=16)):
         run_passes(module, "builtin.module(stablehlo-refine-shapes,func.func(stablehlo-canonicalize-dynamism))")
 
 
