@@ -25,6 +25,7 @@ from .judge import read_arrays, write_arrays
 from .source import Source, of_artifact
 
 TIMEOUT = 60.0          # seconds for a case
+AGAIN = 10.0            # for those after one that took longer: loops that end for some inputs only
 
 
 @dataclass
@@ -159,7 +160,8 @@ def run_all(format: str, path: str, inputs: Sequence[Sequence[np.ndarray]], time
         for i, arrays in enumerate(inputs):
             write_arrays(os.path.join(folder, f"in.{i}"), arrays)
         while todo := [i for i in range(len(inputs)) if i not in results]:
-            why = _process([format, path, folder, *map(str, todo)], timeout, folder)
+            why, late = _process([format, path, folder, *map(str, todo)], timeout, folder)
+            timeout = min(timeout, AGAIN) if late else timeout
             before = len(results)
             for i in todo:
                 if (found := _result(folder, i)) is not None:
@@ -178,8 +180,8 @@ def _result(folder: str, i: int) -> list[np.ndarray] | str | None:
     return read_arrays(out) if os.path.exists(out) else None
 
 
-def _process(arguments: Sequence[str], timeout: float, folder: str) -> str:
-    """Run the judge until it ends or makes no progress for the timeout -> how it failed, or ""."""
+def _process(arguments: Sequence[str], timeout: float, folder: str) -> tuple[str, bool]:
+    """Run the judge until it ends or makes no progress for the timeout -> (how it failed or "", whether it was late)."""
     command = [sys.executable, "-m", "aot.exporters.judge", *arguments]
     with open(os.path.join(folder, "log"), "wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -190,7 +192,7 @@ def _process(arguments: Sequence[str], timeout: float, folder: str) -> str:
                 if now == done:
                     process.kill()
                     process.wait()
-                    return f"no result within {timeout:.0f} seconds"
+                    return f"no result within {timeout:.0f} seconds", True
                 done = now
                 try:
                     process.wait(timeout)
@@ -201,7 +203,7 @@ def _process(arguments: Sequence[str], timeout: float, folder: str) -> str:
                 process.kill()
                 process.wait()
     code = process.returncode
-    return "" if code == 0 else f"the runtime ended the process with signal {-code}" if code < 0 else f"exit code {code}"
+    return "" if code == 0 else f"the runtime ended the process with signal {-code}" if code < 0 else f"exit code {code}", False
 
 
 # ---- comparing -----------------------------------------------------------------------------------------------------
