@@ -277,7 +277,10 @@ class Exported:
 
         @custom_vjp
         def call(*leaves):
-            return bind(call_exported_p, *self._laid_out(leaves, self.in_specs), exported=self)
+            if self.mesh is None:
+                return bind(call_exported_p, *leaves, exported=self)
+            mesh = self.concrete_mesh()
+            return bind(call_partitioned_p, *self._laid_out(leaves, mesh), exported=self, mesh=mesh)
 
         def forward(*leaves): return call(*leaves), leaves
 
@@ -287,21 +290,14 @@ class Exported:
         call.defvjp(forward, backward)
         return call
 
-    def _laid_out(self, leaves: Sequence, specs: Sequence) -> list:
-        """Values on the devices of the mesh that is set, for a program over several."""
-        if self.mesh is None:
-            return list(leaves)
+    def _laid_out(self, leaves: Sequence, mesh: Mesh) -> list:
+        """Arguments where a program over several devices takes them."""
         from aot.parallel import reshard
-        mesh = self.concrete_mesh()
-        return [reshard(x, NamedSharding(mesh, s if s is not None else PartitionSpec())) for x, s in zip(leaves, specs)]
+        return [reshard(x, NamedSharding(mesh, s or PartitionSpec())) for x, s in zip(leaves, self.in_specs)]
 
     def concrete_mesh(self) -> Mesh:
         """The mesh that is set, which must have the shape that the program was exported for.  Raises ValueError."""
         assert self.mesh is not None
-        if xla.version_info()["jaxlib"].split(".")[:2] >= ["0", "12"]:
-            raise NotImplementedError(        # its pass for shardings in stored programs ends the process
-                f"{self.fun_name} was exported for {self.nr_devices} devices, and XLA of jaxlib 0.12 cannot read its shardings "
-                "back. hint: call the function itself, or load its artifact with aot_runtime; jaxlib 0.10 and 0.11 can")
         mesh = get_mesh()
         if mesh is None or mesh.shape != self.mesh.shape:
             raise ValueError(f"{self.fun_name} was exported for {self.nr_devices} devices. hint: call it inside `with "
@@ -321,45 +317,65 @@ class CallExported(Primitive):
     """The exported program, as a function of the module that calls it."""
     name = "call_exported"
 
-    def infer(self, *avals, exported): return list(exported.out_avals)
+    def infer(self, *avals, exported, mesh=None): return list(exported.out_avals)
     def shown(self, params): return {"name": params["exported"].fun_name}
 
-    def vmap(self, axis, args, dims, *, exported):
+    def vmap(self, axis, args, dims, *, exported, mesh=None):
         raise NotImplementedError(f"{exported.fun_name} was exported for arguments of fixed sizes and cannot be mapped. hint: "
                                   "export jit(vmap(f)), or use lax.map")
 
-    def lower(self, e, ins, outs, *xs, exported):
-        name = _embed(e.module, exported)
+    def lower(self, e, ins, outs, *xs, exported, mesh=None):
+        name = _embed(e.module, exported, mesh)
         types, results = ", ".join(a.mlir for a in ins), ", ".join(a.mlir for a in outs)
         return e.ops(f"func.call @{name}({', '.join(xs)}) : ({types}) -> ({results})", len(outs))
 
 
+class CallPartitioned(CallExported):
+    """The same for a program over several devices, which are those of a mesh."""
+    name = "call_exported_partitioned"
+
+    def evaluate(self, args, params):
+        from aot.compile.spmd import run_eqn
+        return run_eqn(self, args, params)
+
+
 call_exported_p = CallExported()
+call_partitioned_p = CallPartitioned()
 
 
-def _embed(module: Any, exported: Exported) -> str:
-    """Write the functions of an exported program into a module, once -> the name of the first."""
+def _embed(module: Any, exported: Exported, mesh: Mesh | None) -> str:
+    """Write the functions of an exported program into a module, once for a mesh -> the name of the first."""
     platform, unchecked = module.platform, DisabledSafetyCheck.platform() in exported.disabled_safety_checks
     if platform not in exported.platforms and not unchecked:
         raise ValueError(f"{exported.fun_name} was exported for {', '.join(exported.platforms)} and is used on {platform}. "
                          f"hint: export(..., platforms=({platform!r}, ...)), or disable the check when exporting")
-    if id(exported) in module.functions:
-        return module.functions[id(exported)][0]
-    text = mlir.from_portable_bytecode(exported.mlir_module_of(platform if platform in exported.platforms else
-                                                               exported.platforms[0]))
-    body = _body(text)
-    names = {n: module._unique(exported.fun_name if n == "main" else n)
+    key = (id(exported), mesh)
+    if key in module.functions:
+        return module.functions[key][0]
+    program = mlir.read_module(exported.mlir_module_of(platform if platform in exported.platforms else exported.platforms[0]))
+    meshes = {} if mesh is None else _meshes(module, exported.fun_name, mesh, mlir.restore_shardings(program))
+    body = re.sub(r"(?m)^\s*sdy\.mesh @\w+ = .*\n", "", _body(str(program)))
+    names = meshes | {n: module._unique(exported.fun_name if n == "main" else n)
              for n in re.findall(r"func\.func (?:public |private )?@([\w.$-]+)", body)}
-    if exported.mesh is not None:
-        from aot.ops.spmd import mesh_symbol
-        symbol = mesh_symbol(module, exported.concrete_mesh())
-        body = re.sub(r"(?m)^\s*sdy\.mesh @\w+ = .*\n", "", body)
-        names |= dict.fromkeys(re.findall(r"sdy\.mesh @(\w+) =", text), symbol)
     body = re.sub(r"(?<!custom_call )@([\w.$-]+)", lambda m: f"@{names.get(m[1], m[1])}", body)
     module.text.append(body.replace("func.func public ", "func.func private "))
-    module.functions[id(exported)] = names["main"], []
+    module.functions[key] = names["main"], []
     module.keep.append(exported)
     return names["main"]
+
+
+def _meshes(module: Any, name: str, here: Mesh, stored: dict) -> dict[str, str]:
+    """The symbols in a module for the meshes of an exported program, over the devices of the one that it is called with."""
+    from aot.ops.spmd import axis_of, mesh_symbol
+    mesh_symbol(module, here)
+    if module.devices != here.device_tuple:                # the program has positions of devices in it
+        raise ValueError(f"{name} is called for the devices {[d.id for d in here.device_tuple]}, in a program over "
+                         f"{[d.id for d in module.devices]}. hint: set a mesh with the devices in this order")
+
+    def symbol(axes, ids):
+        devices = np.array([here.device_tuple[i] for i in ids or range(here.size)], dtype=object)
+        return mesh_symbol(module, Mesh(devices.reshape([n for _, n in axes]), [axis_of(a) for a, _ in axes]))
+    return {name: symbol(*mesh) for name, mesh in stored.items()}
 
 
 def _body(text: str) -> str:

@@ -70,6 +70,70 @@ def from_portable_bytecode(blob: bytes) -> Any:
         return str(stablehlo.deserialize_portable_artifact(within, blob))
 
 
+# ---- shardings of portable programs ---------------------------------------------------------------------------------------
+
+def restore_shardings(module: Any) -> dict[str, tuple[list[tuple[str, int]], list[int]]]:
+    """Say the shardings of a portable program in the dialect sdy again, in place -> {symbol of a mesh: (axes, device ids)}.
+
+    Portable bytecode has them as text in attributes, and manual computations as functions that are called between two custom
+    calls.  XLA reads this form or the dialect, and no module that has both.
+    """
+    from jaxlib.mlir.dialects import sdy
+    run_passes(module, "builtin.module(xla-sdy-round-trip-import-shardy-attrs)")
+    named = {op.attributes["sym_name"].value: op.operation for op in module.body.operations}
+    with module.context:
+        meshes = {name: sdy.MeshAttr(op.attributes["mesh"]) for name, op in named.items() if op.name == "sdy.mesh"}
+        for op in _custom_calls(module, "Sharding"):
+            sharding = sdy.TensorShardingPerValueAttr(op.attributes["sdy.sharding"]).shardings[0]
+            _replace(op, "sdy.sharding_constraint", op.operands, {"sharding": sharding}, 0)
+        for op in _custom_calls(module, "xla.sdy.LocalToGlobalShape"):
+            _restore_manual(op, named)
+        axes = lambda mesh: [(a.name, a.size) for a in map(sdy.MeshAxisAttr, mesh.axes)]
+        return {name: (axes(mesh), list(mesh.device_ids)) for name, mesh in meshes.items()}
+
+
+def _custom_calls(module: Any, target: str) -> list[Any]:
+    found, go_on = [], dialects()[0].WalkResult.ADVANCE
+
+    def visit(op: Any) -> Any:
+        if op.name == "stablehlo.custom_call" and op.attributes["call_target_name"].value == target:
+            found.append(op)
+        return go_on
+    module.operation.walk(visit)
+    return found
+
+
+def _replace(op: Any, name: str, operands: Sequence, attributes: dict, regions: int) -> Any:
+    """Another operation with the results of one, in its place."""
+    ir = dialects()[0]
+    with ir.InsertionPoint(op), op.location:
+        made = ir.Operation.create(name, [r.type for r in op.results], list(operands), attributes, regions=regions)
+    for old, new in zip(op.results, made.results):
+        old.replace_all_uses_with(new)
+    op.erase()
+    return made
+
+
+def _restore_manual(last: Any, functions: Mapping[str, Any]) -> None:
+    """`sdy.manual_computation` in the place of a call between the custom calls that change shapes; `last` is the second."""
+    ir = dialects()[0]
+    call = last.operands[0].owner
+    first = call.operands[0].owner if len(call.operands) else None          # none where nothing is split
+    text = lambda op, key: ir.StringAttr(op.attributes["mhlo.frontend_attributes"][f"xla.sdy.{key}"]).value
+    shardings = {"in_shardings": text(first, "in_shardings") if first else "#sdy.sharding_per_value<[]>",
+                 "out_shardings": text(last, "out_shardings"), "manual_axes": text(last, "manual_axes")}
+    made = _replace(last, "sdy.manual_computation", first.operands if first else (),
+                    {k: ir.Attribute.parse(v) for k, v in shardings.items()}, 1)
+    body = functions[call.attributes["callee"].value]
+    block = body.regions[0].blocks[0]
+    end = list(block.operations)[-1].operation
+    _replace(end, "sdy.return", end.operands, {}, 0)
+    block.append_to(made.regions[0])
+    for done in (call, first, body):
+        if done:
+            done.erase()
+
+
 # ---- rewriting programs for exporters --------------------------------------------------------------------------------------
 
 def bindings() -> tuple[Any, Any]:

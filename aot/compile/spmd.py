@@ -85,7 +85,7 @@ def device_meshes(jaxpr: Jaxpr) -> list:
     def find():
         out = []
         for e in jaxpr.eqns:
-            if e.primitive.name == "shard_map":
+            if e.primitive.name in ("shard_map", "call_exported_partitioned"):
                 out.append(e.params["mesh"])
             elif e.primitive.name == "sharding_constraint":
                 s = e.params["sharding"]

@@ -269,7 +269,7 @@ class Module:
 
     def __init__(self, name: str = "main", locations: bool = False, root: str | None = None, platform: str = "cpu"):
         self.name, self.locations, self.root, self.platform = name, locations, root, platform
-        self.functions: dict[int, tuple[str, list[int]]] = {}
+        self.functions: dict[Any, tuple[str, list[int]]] = {}
         self.names: set[str] = {"main"}
         self.keep: list[Jaxpr] = []           # ids above stay valid while their jaxprs live
         self.text: list[str] = []

@@ -37,6 +37,11 @@ def axis_text(name: Any) -> str:
     return '"' + "".join(c if plain(c) else f"%{ord(c):x}." for c in str(name)) + '"'
 
 
+def axis_of(text: str) -> str:
+    """The name of an axis that `axis_text` wrote."""
+    return re.sub(r"%([0-9a-f]+)\.", lambda m: chr(int(m[1], 16)), text)
+
+
 def mesh_symbol(module, mesh: Mesh | AbstractMesh) -> str:
     """The name of a mesh in the module, declared on first use; devices in another order get their positions."""
     if module.devices is None:
