@@ -335,10 +335,9 @@ def text_of(name: str) -> str | None:
         return _of_float(BRIEF[found[1]], found[2])
     base, _, brief = name.removeprefix("aot_").rpartition("_")
     t = BRIEF.get(brief)
-    for kinds, text in TYPED.get(base, {}).items() if t else ():
-        if t.kind in kinds:
-            return _filled(text, t)
-    return None
+    if t is None:
+        return None
+    return next((_filled(text, t) for kinds, text in TYPED.get(base, {}).items() if t.kind in kinds), None)
 
 
 def _filled(text: str, t: CType) -> str:

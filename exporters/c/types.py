@@ -106,7 +106,7 @@ def _float(x: Any) -> str:
     digits = np.format_float_scientific(x, unique=True, trim="0", exp_digits=1)
     plain = np.format_float_positional(x, unique=True, trim="0")
     text = plain if len(plain) <= len(digits) else digits
-    return text + ("f" if isinstance(x, np.float32) else "")
+    return text + ("f" if x.dtype == np.float32 else "")
 
 
 def _integer(n: int, t: CType) -> str:
