@@ -27,7 +27,7 @@ help:
 	@echo "make fuzz         2,000 random programs against jax"
 	@echo "make fuzz-artifacts, fuzz-c   200,000 damaged artifacts against the loader in Python, in C"
 	@echo "make api-coverage, conformance-api, conformance-sharding, bench-trace   the API: names, calls and trace times against jax"
-	@echo "make conformance  the public StableHLO programs: FORMAT=onnx|tflite|xla [OPSET=21] [FILTER=regex]"
+	@echo "make conformance  the public StableHLO programs: FORMAT=onnx|tflite|c|xla [OPSET=21] [FILTER=regex]"
 	@echo "make netron       exported files in netron's parsers (needs node)"
 	@echo "make docs clean"
 

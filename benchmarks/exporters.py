@@ -1,4 +1,6 @@
-"""Exported models in onnxruntime against XLA:CPU, one thread each: `python benchmarks/exporters.py [transformer|cnn|export]`.
+"""Exported models in onnxruntime, and as C, against XLA:CPU, one thread each.
+
+    python benchmarks/exporters.py [transformer|cnn|export]
 
 Both sides run on one core in turn, in several rounds; figures are the best of each.  A ratio below 1 means that the exported
 model needs less time.  Where jax2onnx is installed, its file of the same function takes part.
@@ -22,7 +24,9 @@ import numpy as np
 import aot
 from aot import lax, nn, tree_util
 from aot import numpy as jnp
-from aot.exporters import onnx, stablehlo
+from aot.exporters import c, onnx, stablehlo
+from aot.exporters.c.export import signature_in
+from aot.exporters.c.run import build, function
 from aot.exporters.onnx.run import session
 
 RNG = np.random.default_rng(0)
@@ -95,14 +99,23 @@ def cnn(p, x):
 
 # ---- measuring -----------------------------------------------------------------------------------------------------
 
-def exported(f, p, x):
+def exported(f, p, x, format=onnx, **options):
     """(model, seconds to export the lowered program)"""
     lowered = aot.jit(f).trace(p, x).lower()
     arrays = [*(np.asarray(c) for c in lowered.consts), *map(np.asarray, tree_util.tree_leaves(p))]
     start = time.perf_counter()
-    program = stablehlo.read(lowered.text, keep=onnx.KEEP, composites=onnx.COMPOSITES)
-    made = onnx.export(stablehlo.bind(program, {i: (f"p{i}", a) for i, a in enumerate(arrays)}))
+    program = stablehlo.read(lowered.text, keep=format.KEEP, composites=getattr(format, "COMPOSITES", ()))
+    made = format.export(stablehlo.bind(program, {i: (f"p{i}", a) for i, a in enumerate(arrays)}), **options)
     return made, time.perf_counter() - start
+
+
+def in_c(f, p, x, folder):
+    """(the function as C, from arrays to arrays; seconds to export it, and to compile the source)"""
+    made, seconds = exported(f, p, x, c, weights="file")
+    start = time.perf_counter()
+    flags = "-std=gnu99", "-O3", "-march=native", "-shared", "-fPIC"
+    library = build(made.save(os.path.join(folder, "model.c"))[0], folder, flags)
+    return function(library, signature_in(made.header), made.weights), seconds, time.perf_counter() - start
 
 
 def best_of(calls, rounds=7, repeat=3):
@@ -169,6 +182,12 @@ def compare(name):
     ort, xla, *jax2onnx = best_of(calls)
     print(f"{name:12} onnxruntime {ort:7.1f} ms   XLA {xla:7.1f} ms   ratio {ort / xla:.2f} (bar {bar})   error {error:.1e}   "
           f"{len(made.model.graph.node)} nodes, exported in {seconds:.2f} s")
+    with tempfile.TemporaryDirectory() as folder:
+        call, exporting, compiling = in_c(f, p, x, folder)
+        error = np.abs(want - call([x])[0]).max() / np.abs(want).max()
+        in_c_ms, again = best_of([lambda: call([x]), lambda: compiled(on_device, given).block_until_ready()])
+    print(f"{'':12} C           {in_c_ms:7.1f} ms   XLA {again:7.1f} ms   ratio {in_c_ms / again:.2f}              "
+          f"error {error:.1e}   exported in {exporting:.2f} s, compiled in {compiling:.1f} s")
     if theirs:
         print(f"{'':12} jax2onnx's  {jax2onnx[0]:7.1f} ms   ratio {ort / jax2onnx[0]:.2f} (bar 1.05)   "
               f"exported in {theirs[1]:.2f} s")
