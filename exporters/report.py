@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from aot.errors import AotError
 
+from .stablehlo.ir import Op
+
 
 @dataclass(frozen=True, order=True)
 class Unsupported:
@@ -64,6 +66,15 @@ class Report:
 
     def add(self, op: str, types: str = "", where: str = "", why: str = "", hint: str = "") -> None:
         self.rows.append(Unsupported(op, types, where, why, hint))
+
+    def refuse(self, op: Op, why: str, hint: str = "") -> None:
+        """Add one operation of a program."""
+        given, made = (", ".join(str(v.type) for v in values) for values in (op.operands, op.results))
+        name = op.name if "." in op.name else f"stablehlo.{op.name}"
+        if op.name == "custom_call":
+            name += f" @{op.attrs.get('call_target_name', '')}"
+            hint = hint or "express it by operations of aot.numpy and aot.lax, which lower to StableHLO"
+        self.add(name, f"({given}) -> ({made})", str(op.location), why, hint)
 
     def raise_if_any(self) -> None:
         """Raises Refused if anything was added."""

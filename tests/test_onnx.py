@@ -281,18 +281,18 @@ def test_equal_programs_have_equal_bytes(tmp_path):
 
 REFUSALS = [
     ("custom call", "f32[2]", "f32[2]", "  %r = stablehlo.custom_call @mine(%0) : (tensor<2xf32>) -> tensor<2xf32>\n"
-     "  return %r : tensor<2xf32>", "custom_call @mine", "not part of the program"),
+     "  return %r : tensor<2xf32>", "stablehlo.custom_call @mine", "not part of the program"),
     ("random", "f32[] f32[]", "f32[2]", "  %s = stablehlo.constant dense<2> : tensor<1xi64>\n"
      "  %r = stablehlo.rng %0, %1, %s, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<2xf32>\n"
-     "  return %r : tensor<2xf32>", "rng", "differ from run to run"),
+     "  return %r : tensor<2xf32>", "stablehlo.rng", "differ from run to run"),
     ("infeed", "f32[2]", "f32[2]", "  %k = stablehlo.create_token : !stablehlo.token\n"
      '  %r:2 = "stablehlo.infeed"(%k) <{infeed_config = "", layout = [[0]]}> : (!stablehlo.token) -> (tensor<2xf32>, '
-     "!stablehlo.token)\n  return %r#0 : tensor<2xf32>", "infeed", "talks to the host"),
+     "!stablehlo.token)\n  return %r#0 : tensor<2xf32>", "stablehlo.infeed", "talks to the host"),
     ("a type that is too new", "i2[2]", "i2[2]", "  return %0 : tensor<2xi2>", "argument 0", "opset 21 has no type int2"),
     ("a type without kernels", "f4E2M1FN[2]", "f4E2M1FN[2]", "  return %0 : tensor<2xf4E2M1FN>", "argument 0", "computes no float4"),
     ("unknown sizes", "f32[?]", "f32[?]", "  return %0 : tensor<?xf32>", "argument 0", "size is not known"),
     ("order of complex numbers", "complex<f32>[2]", "i1[2]", "  %r = stablehlo.compare LT, %0, %0 : (tensor<2xcomplex<f32>>, "
-     "tensor<2xcomplex<f32>>) -> tensor<2xi1>\n  return %r : tensor<2xi1>", "compare", "no order"),
+     "tensor<2xcomplex<f32>>) -> tensor<2xi1>\n  return %r : tensor<2xi1>", "stablehlo.compare", "no order"),
 ]
 
 

@@ -27,7 +27,6 @@ ROWS: dict[str, Callable[..., None]] = {}
 VIEWS = frozenset(("broadcast_in_dim", "reshape", "transpose", "slice", "reverse"))
 #: operations that read each element of their operands once, at its own position or in a loop of their own
 STREAMING = frozenset(("reduce", "pad", "concatenate"))
-HINTS = {"custom_call": "express it by operations of aot.numpy and aot.lax, which lower to StableHLO"}
 
 
 def row(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -251,20 +250,13 @@ class Lowering:
             else:
                 raise Inexpressible("it has no form in C")
         except Inexpressible as e:
-            self.refuse(op, str(e), e.hint)
+            self.report.refuse(op, str(e), e.hint)
             for v in op.results:
                 self.bind(v, self.memory.new(of(np.dtype(np.float32)), max(v.type.size, 0)))
 
     def comment(self, op: Op) -> None:
         where = f"  {op.location}" if op.location.file else ""
         self.w.line(f"/* {op.name}{where.replace('*/', '')} */")
-
-    def refuse(self, op: Op, why: str, hint: str = "") -> None:
-        types = f"({', '.join(str(v.type) for v in op.operands)}) -> ({', '.join(str(v.type) for v in op.results)})"
-        name = f"stablehlo.{op.name}" if "." not in op.name else op.name
-        if op.name == "custom_call":
-            name += f" @{op.attrs.get('call_target_name', '')}"
-        self.report.add(name, types, str(op.location), why, hint or HINTS.get(op.name, ""))
 
     # ---- values ----
     def bind(self, v: Value, storage: Storage) -> Buffer:

@@ -119,7 +119,7 @@ class Lowering:
         try:
             found = self.apply(op, [self.read(v) for v in op.operands])
         except Inexpressible as e:
-            self.refuse(op, e.why, e.hint)
+            self.report.refuse(op, e.why, e.hint)
             found = [self.given(r.type, (self.g.fresh("unsupported"),) * 2) for r in op.results]
         self.env.update(zip(op.results, found))
 
@@ -134,10 +134,6 @@ class Lowering:
             raise Inexpressible(*_why_no_row(op, is_complex))
         result = found(self, op, *xs)
         return result if isinstance(result, list) else [result]
-
-    def refuse(self, op: Op, why: str, hint: str = "") -> None:
-        name = op.name + (f" @{op.attrs['call_target_name']}" if "call_target_name" in op.attrs else "")
-        self.report.add(name, types_of(op), str(op.location), why, hint)
 
     # ---- blocks ----
     def inline(self, block: Block, args: Sequence[Exported]) -> list[Exported]:
@@ -196,12 +192,6 @@ def _why_no_row(op: Op, is_complex: bool) -> tuple[str, str]:
         return "its numbers would differ from run to run", "use aot.random, whose bits are part of the program"
     kind = " on complex numbers" if is_complex else ""
     return f"there is no ONNX form of {op.name}{kind} here", ""
-
-
-def types_of(op: Op) -> str:
-    """`(float32[2], float32[2]) -> float32[2]`, as in reports."""
-    def shown(values: Iterable[Value]) -> str: return ", ".join(str(v.type) for v in values)
-    return f"({shown(op.operands)}) -> {shown(op.results)}"
 
 
 def part_dtype(dtype: np.dtype) -> np.dtype:

@@ -20,8 +20,6 @@ from .kernels import NoKernel, Profile
 
 ROWS: dict[str, Callable[..., Any]] = {}
 
-HINTS = {"custom_call": "express it by operations of aot.numpy and aot.lax, which lower to StableHLO"}
-
 
 def row(*names: str) -> Callable:
     """Register a function as the row of these operations."""
@@ -63,7 +61,7 @@ class Lowering:
             found = ROWS[op.name](self, op, *(self.env[v] for v in op.operands))
             return found if isinstance(found, list) else [found]
         except NoKernel as e:
-            self.refuse(op, str(e), e.hint)
+            self.report.refuse(op, str(e), e.hint)
             whole = next((self.env[v].shape for v in op.operands if v.rank == 0 and self.env[v].rank), None)
             return [zeros(self.g, v.type if whole is None else v.type.with_shape(whole)) for v in op.results]
 
@@ -72,15 +70,8 @@ class Lowering:
             check_type(op.result.type, self.g.profile)
             return constant(self.g, op.attrs["value"])
         except NoKernel as e:
-            self.refuse(op, str(e), e.hint)
+            self.report.refuse(op, str(e), e.hint)
             return zeros(self.g, op.result.type)
-
-    def refuse(self, op: Op, why: str, hint: str = "") -> None:
-        types = f"({', '.join(str(v.type) for v in op.operands)}) -> ({', '.join(str(v.type) for v in op.results)})"
-        name = f"stablehlo.{op.name}" if "." not in op.name else op.name
-        if op.name == "custom_call":
-            name += f" @{op.attrs.get('call_target_name', '')}"
-        self.report.add(name, types, str(op.location), why, hint or HINTS.get(op.name, ""))
 
 
 def check_type(type: Type, profile: Profile) -> None:
