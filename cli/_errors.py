@@ -7,16 +7,21 @@ import traceback
 
 import click
 
+from ._interrupt import end_when_stuck
+
 OK, FAILED, USAGE, DIFFERS, USER_CODE, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
 
 def run_guarded(command: click.Command, args: list[str] | None) -> int:
     """Run a click command and turn every way it can end into an exit code and a message on stderr."""
+    own_process = args is None
     args = sys.argv[1:] if args is None else list(args)
     debug = "--debug" in args
     if debug:  # accepted anywhere
         args = ["--debug", *(a for a in args if a != "--debug")]
     _open_streams()
+    if own_process:
+        end_when_stuck(INTERRUPTED)
     try:
         with command.make_context("aot", args) as context:      # not `main`, which has endings of its own
             _check_environment()
