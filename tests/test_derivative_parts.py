@@ -13,10 +13,6 @@ import aot.memory
 import aot.numpy
 from tests.support import compare, jax, table
 
-import jax.core  # isort: skip
-import jax.custom_derivatives  # isort: skip
-import jax.numpy  # isort: skip
-
 SAMPLED = 4
 V = np.arange(1, 4, dtype=np.float32)
 TWO, THREE = np.float32(2), np.float32(3)
