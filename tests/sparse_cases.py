@@ -139,7 +139,7 @@ SAME = {
         C; C3; C * 2; -C; C + C; C @ v; jnp.ones(2) @ C; C.T; C.sum(); C[0]; C @ C; sp(abs)(C); sp(lambda x: x.astype(int))(C); C3 @ jnp.ones((2, 3, 1))
         sp(lambda m: jnp.broadcast_to(m, (2, 2, 3)))(C); sp(lambda m: jnp.concatenate([m, m], 1))(C); sp(lambda m: jnp.stack([m, m]))(C); C.to_bcoo()
         s.BCSR.from_bcoo(S.T); s.BCSR.from_bcoo(F(M[0])); s.BCSR.from_bcoo(pad); s.BCSR.from_bcoo(dup); C.sum_duplicates(nse=2); C.sum_duplicates()
-        s.BCSR.fromdense(M, nse=5); s.BCSR.fromdense(M, nse=2); s.BCSR.fromdense(M[0]); s.BCSR.fromdense(jnp.stack([M, M * 0], -1), n_dense=1)
+        s.BCSR.fromdense(M.astype(bool)); s.BCSR.fromdense(M.astype(bool)).todense(); s.BCSR.fromdense(M, nse=5); s.BCSR.fromdense(M, nse=2); s.BCSR.fromdense(M[0]); s.BCSR.fromdense(jnp.stack([M, M * 0], -1), n_dense=1)
         s.bcsr_extract(C3.indices, C3.indptr, C3.todense()); s.bcsr_concatenate([C, C], dimension=0); dg(C, M, ((1,), (1,)), f=s.bcsr_dot_general)
         dg(M, C, ((1,), (1,)), f=s.bcsr_dot_general); dg(C3, C3.todense(), ((2,), (2,)), ((0,), (0,)), f=s.bcsr_dot_general)
         s.BCSR((jnp.ones(3), jnp.zeros(3, int), jnp.zeros(2, int)), shape=(2, 3)); s.bcsr_sum_duplicates(C, nse=5)""",

@@ -14,7 +14,7 @@ from aot.config import Config, config
 from aot.lower import lower
 from aot.trace import Eqn, Jaxpr, ShapedArray, Tracer, Var, subjaxprs, typeof
 from aot.trace.refs import Ref
-from aot.transforms.discharge import run_eagerly
+from aot.transforms.discharge import run_eagerly, without_refs
 
 #: buffers that loaded programs hold as constants, by id
 _constants: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
@@ -91,6 +91,7 @@ class Program:
 
 def compile_jaxpr(jaxpr: Jaxpr, name: str, donated: Sequence[bool] = (), **options: Any) -> Program:
     """Lower and compile for the default device, with these options of XLA."""
+    jaxpr = without_refs(jaxpr)
     text, weights, callbacks = lower(jaxpr, name, donated)
     return Program(cached.compile_text(text, host_callbacks=callbacks, **options), jaxpr.out_avals, weights, text, callbacks)
 

@@ -12,6 +12,7 @@ from aot.debug._effects import OrderedDebugEffect as OrderedDebugEffect
 from aot.ops.callbacks import callback as _bind_callback
 from aot.source import api_boundary
 from aot.trace import is_valid_type
+from aot.trace.refs import is_ref
 from aot.tree_util import tree_flatten
 
 
@@ -20,9 +21,9 @@ def callback(callback: Callable | None = None, *args, ordered: bool = False, par
              **kwargs) -> Callable | None:
     """Call a Python function with values of the running program; its result is ignored.
 
-    Arguments that are not arrays are passed as they are.  Without a function, what takes it and its arguments:
-    `callback(ordered=True)(f, x)`, where f may have arguments named like the options.  partitioned has no effect.
-    Raises TypeError for what is not callable."""
+    Arguments that are not arrays are passed as they are, of references the contents.  Without a function, what takes it and
+    its arguments: `callback(ordered=True)(f, x)`, where f may have arguments named like the options.  partitioned has no
+    effect.  Raises TypeError for what is not callable."""
     if callback is None:
         return _second_call(lambda f, *a, **k: _call(f, a, k, ordered), "callback", args, kwargs)
     return _call(callback, args, kwargs, ordered)
@@ -40,6 +41,7 @@ def _call(callback: Callable, args: tuple, kwargs: dict, ordered: bool) -> None:
     if not callable(callback):
         raise TypeError(f"debug.callback calls a function, got {callback!r}")
     leaves, tree = tree_flatten((args, kwargs))
+    leaves = [x[...] if is_ref(x) else x for x in leaves]
     dynamic = [x for x in leaves if is_valid_type(x) and not isinstance(x, str)]
     fixed = [None if is_valid_type(x) and not isinstance(x, str) else (x,) for x in leaves]
 

@@ -211,7 +211,7 @@ def read(view: View) -> Any:
 
 def write(view: View, value: Any, what: str = "set") -> Any:
     """Put a value into a view -> what was there."""
-    return bind1(swap_p, view.ref, _fitting(view, value, what), *view.operands, view=view.indexers)
+    return bind1(swap_p, view.ref, _strong(_fitting(view, value, what)), *view.operands, view=view.indexers)
 
 
 def increase(view: View, value: Any) -> None:
@@ -232,6 +232,13 @@ def _fitting(view: View, value: Any, what: str) -> Any:
                          f"reference of type {view.ref.aval} is selected. hint: values are not broadcast or converted, use "
                          "jnp.broadcast_to and astype")
     return value
+
+
+def _strong(value: Any) -> Any:
+    """What is read after a write in the same program is strongly typed, as in jax."""
+    from aot.ops.elementwise import convert
+    a = typeof(value)
+    return convert(value, a.dtype) if a.weak_type else value
 
 
 # ---- users' functions ------------------------------------------------------------------------------------------------

@@ -52,12 +52,12 @@ def parse(index: Any, shape: tuple[int, ...], clip: bool = False) -> tuple[Index
     given = [_entry(i) for i in given]
     dots = [n for n, i in enumerate(given) if i is Ellipsis]
     if len(dots) > 1:
-        raise IndexError("an index of a reference has at most one ellipsis (...)")
+        raise ValueError("an index of a reference has at most one ellipsis (...)")
     at = dots[0] if dots else len(given)
     rest = given[at + 1:]
     missing = len(shape) - at - len(rest)
     if missing < 0:
-        raise IndexError(f"a reference of shape {shape} was given {at + len(rest)} indices")
+        raise ValueError(f"a reference of shape {shape} was given {at + len(rest)} indices")
     full = [*given[:at], *[slice(None)] * missing, *rest]
     entries, operands = [], []
     for axis, (i, n) in enumerate(zip(full, shape)):
@@ -86,7 +86,7 @@ def _known(x: Any) -> int | None:
 def _position(i: Any, n: int, axis: int) -> Any:
     at = _known(i)
     if at is not None and not -n <= at < n:
-        raise IndexError(f"index {at} is out of bounds for axis {axis} of a reference, of size {n}")
+        raise ValueError(f"index {at} is out of bounds for axis {axis} of a reference, of size {n}")
     return i if at is None or at >= 0 else at + n
 
 
@@ -107,7 +107,7 @@ def _sliced(s: Any, n: int, axis: int, clip: bool) -> tuple[Slice, Any]:
     if clip:
         start = max(0, min(start, n - span(s)))
     if size and not 0 <= start <= n - span(s):
-        raise IndexError(f"{s} is out of bounds for axis {axis} of a reference, of size {n}")
+        raise ValueError(f"{s} is out of bounds for axis {axis} of a reference, of size {n}")
     return Slice(start, size, s.stride), None
 
 
@@ -307,6 +307,19 @@ class View:
         from aot.ops.refs import write
         write(self.narrowed(index), value)
 
+    def get(self, idx: Any = ()) -> Any:
+        """self[idx]."""
+        return self[idx]
+
+    def set(self, value: Any, idx: Any = ()) -> None:
+        """self[idx] = value."""
+        self[idx] = value
+
+    def swap(self, value: Any, idx: Any = ()) -> Any:
+        """self[idx] = value -> what was there."""
+        from aot.ops.refs import write
+        return write(self.narrowed(idx), value, "swap")
+
     def addupdate(self, x: Any, idx: Any = ()) -> None:
         """self[idx] += x."""
         from aot.ops.refs import increase
@@ -319,9 +332,9 @@ class View:
 
 
 def view_of(ref: Any, what: str) -> View:
-    """The view of all of x, or x where it is a view.  Raises TypeError where it is no reference."""
+    """The view of all of x, or x where it is a view.  Raises ValueError where it is no reference."""
     if type(ref) is View:
         return ref
     if not is_ref(ref):
-        raise TypeError(f"{what} takes a reference, got {type(ref)}. hint: make one with new_ref(array)")
+        raise ValueError(f"{what} takes a reference, got {type(ref)}. hint: make one with new_ref(array)")
     return View(ref)

@@ -14,7 +14,7 @@ from aot.config import gate
 from aot.source import recorded_frame
 from aot.trace.aval import ShapedArray, typeof
 from aot.trace.jaxpr import Eqn, Jaxpr, Literal, Var
-from aot.trace.refs import AbstractRef, Ref, whole
+from aot.trace.refs import AbstractRef, Ref, refuse_as_array, whole
 
 
 class Primitive:
@@ -307,6 +307,9 @@ class StageTrace(Trace):
     def process(self, prim, args, params):
         atoms = [x.variable if type(x) is StageTracer and x.owner is self else self.atom(x) for x in args]
         avals = prim.infer(*[a.aval for a in atoms], **params)
+        for a in avals:
+            if type(a) is AbstractRef and not prim.makes_ref:
+                refuse_as_array(a, f"passed to `{prim.name}`, which takes arrays")
         outs = [StageTracer(self, Var(a)) for a in avals]
         self.eqns.append(Eqn(prim, atoms, [o.variable for o in outs], params, recorded_frame()))
         return outs

@@ -4,7 +4,7 @@ What reads and writes them are primitives (aot/ops/refs.py).  A traced reference
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from aot.trace.aval import AbstractValue, ShapedArray
 
@@ -23,7 +23,7 @@ class AbstractRef(AbstractValue):
 
     def _refuse(self) -> Any:
         """What every rule for arrays asks for, so that none takes a reference for one."""
-        raise TypeError(f"a reference of type {self} was given where an array is expected. hint: read it first, as ref[...]")
+        refuse_as_array(self, "given where an array is expected")
 
     weak_type = mlir = physical = property(_refuse)
 
@@ -42,6 +42,11 @@ class AbstractRef(AbstractValue):
 
     def __str__(self): return self.str_short(False)
     def __repr__(self): return self.str_short(False)
+
+
+def refuse_as_array(aval: AbstractRef, how: str) -> NoReturn:
+    """TypeError where a reference is used as if it were an array."""
+    raise TypeError(f"a reference of type {aval} was {how}. hint: read it first, as ref[...]")
 
 
 def is_ref(x: Any) -> bool:
@@ -94,11 +99,13 @@ class Ref(metaclass=_RefMeta):
         """self[idx] += x."""
         whole(self).addupdate(x, idx)
 
-    def __copy__(self) -> Ref:
+    def __copy__(self) -> Ref: return self
+
+    def __deepcopy__(self, memo: Any) -> Ref:
+        """Another reference, with the same contents."""
         self.shared = True
         return Ref(self.aval, self.value)
 
-    def __deepcopy__(self, memo: Any) -> Ref: return self.__copy__()
     def unsafe_buffer_pointer(self) -> int: return self.value.unsafe_buffer_pointer()
 
     def __len__(self) -> int:

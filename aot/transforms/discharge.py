@@ -10,7 +10,7 @@ from typing import Any, Sequence
 
 from aot import source
 from aot.trace import Jaxpr, Literal, stage_closed, subjaxprs, typeof
-from aot.trace.refs import AbstractRef, is_ref
+from aot.trace.refs import AbstractRef, is_ref, refuse_as_array
 
 REF = "ref"         # the effect of what reads or writes references
 
@@ -23,11 +23,14 @@ class Cell:
         self.aval, self.value, self.shared, self.written, self.ended = aval, value, shared, False, ""
 
     def set(self, value: Any) -> None:
-        """New contents, with the weak type that the reference has."""
+        """New contents, with the weak type that they have while the program runs."""
+        self.value, self.written = value, True
+
+    def final(self) -> Any:
+        """The contents, with the weak type that the reference has."""
         from aot.ops.elementwise import convert
-        inner = self.aval.inner_aval
-        self.value = value if typeof(value).weak_type == inner.weak_type else convert(value, inner.dtype, inner.weak_type)
-        self.written = True
+        inner, x = self.aval.inner_aval, self.value
+        return x if typeof(x).weak_type == inner.weak_type else convert(x, inner.dtype, inner.weak_type)
 
 
 def contents(args: Sequence) -> list:
@@ -44,8 +47,7 @@ def refuse_cells(prim: Any, args: Sequence) -> None:
     """TypeError where a reference is passed to what takes arrays."""
     for x in args:
         if type(x) is Cell:
-            raise TypeError(f"a reference of type {x.aval} was passed to `{prim.name}`, which takes arrays. hint: read it "
-                            "first, as ref[...]")
+            refuse_as_array(x.aval, f"passed to `{prim.name}`, which takes arrays")
 
 
 def run(jaxpr: Jaxpr, args: Sequence) -> list:
@@ -113,7 +115,7 @@ def run_eagerly(prim: Any, args: Sequence, params: dict) -> list:
     known = {id(x) for x in (*args, *outs)}
     for ref, cell in cells.values():
         if cell.written:
-            ref.value, ref.shared = asarray(cell.value), False
+            ref.value, ref.shared = asarray(cell.final()), False
             check_contents(prim.name, ref.value)
         ref.shared = ref.shared or id(ref.value) in known
     return outs
@@ -143,7 +145,7 @@ def thread(prim: Any, args: Sequence, params: dict) -> list:
     outs = prim.discharge([cells[id(x)][1] if id(x) in cells else x for x in args], **params)
     for ref, cell in cells.values():
         if cell.written:
-            bind(swap_p, ref, cell.value, view=())
+            bind(swap_p, ref, cell.final(), view=())
     return outs
 
 

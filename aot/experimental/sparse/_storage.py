@@ -134,6 +134,12 @@ def fromdense_p(mat: Array, *, nse: int, n_batch: int, n_dense: int, index_dtype
     return over_batch(take, n_batch)(mat, indices), indices
 
 
+def numbers(mat: Any) -> Array:
+    """What is stored of a dense array: of bools, which have no sums, 0 and 1."""
+    mat = jnp.asarray(mat)
+    return mat.astype(np.int32) if mat.dtype == np.bool_ else mat
+
+
 def stored(mat: Array, n_dense: int) -> Array:
     """Where anything is not zero, over the last dimensions together."""
     return jnp.any(mat != 0, axis=tuple(range(mat.ndim - n_dense, mat.ndim)))

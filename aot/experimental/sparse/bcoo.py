@@ -42,9 +42,7 @@ def bcoo_fromdense(mat: Array, *, nse: int | None = None, n_batch: int = 0, n_de
     of range, too many dropped from the end.  n_batch, n_dense: leading and trailing dimensions that are batch and dense ones.
     Raises ConcretizationTypeError for nse=None under jit, where the number of elements is not known.
     """
-    mat = jnp.asarray(mat)
-    if mat.dtype == np.bool_:
-        mat = mat.astype(np.int32)
+    mat = _storage.numbers(mat)
     if n_batch < 0 or n_dense < 0 or n_batch + n_dense > mat.ndim:
         raise ValueError(f"bcoo_fromdense: n_batch={n_batch} and n_dense={n_dense} do not fit shape {mat.shape}")
     index_dtype = integer_dtype(index_dtype)

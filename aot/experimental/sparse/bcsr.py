@@ -222,7 +222,7 @@ def bcsr_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dens
 
     nse: elements to store in each batch; as many as the fullest has by default, which is not known under jit
     (ConcretizationTypeError)."""
-    mat = jnp.asarray(mat)
+    mat = _storage.numbers(mat)
     if mat.ndim - n_batch - n_dense != 2:
         raise ValueError(f"bcsr_fromdense: must have 2 sparse dimensions, got shape {mat.shape} with {n_batch=} and "
                          f"{n_dense=}.")
