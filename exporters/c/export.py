@@ -183,7 +183,8 @@ def _source(l: Lowering, signature: str, name: str) -> str:
     body = re.sub(r"@(\w+)@", lambda m: str(places[m[1]]), "\n".join(l.w.lines))
     variables = [f"  {s.ctype.value if not s.ctype.is_small_float else s.ctype.stored} {s.name} = 0;" for s in l.memory.locals]
     names = re.findall(r"(\w+)(?:, |\)$)", signature)
-    unused = [n for n in names[:-1] if not re.search(rf"\b{n}\b", body)]
+    words = set(re.findall(r"\w+", body))
+    unused = [n for n in names[:-1] if n not in words]
     ignored = [f"  (void){name};" for name in (*unused, *(s.name for s in l.memory.locals))]
     constants = [f"static const {s.ctype.stored} {s.name}[{s.size}] = {{\n{initializer(array, s.ctype)}\n}};"
                  for s, array in l.constants.values() if s.offset < 0]

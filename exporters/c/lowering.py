@@ -27,6 +27,7 @@ ROWS: dict[str, Callable[..., None]] = {}
 VIEWS = frozenset(("broadcast_in_dim", "reshape", "transpose", "slice", "reverse"))
 #: operations that read each element of their operands once, at its own position or in a loop of their own
 STREAMING = frozenset(("reduce", "pad", "concatenate"))
+DEEPEST = 64            # operations that are fused one after the other
 
 
 def row(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -61,9 +62,12 @@ class Plan:
         nested = {v for op in block.ops for region in op.regions for v in used_in(region)}
         self.own = {*block.args, *(r for op in block.ops for r in op.results)}
         self.stored = {v for v in (*block.outputs, *nested) if v.op is None or v.op.name != "constant"}
+        depth: dict[Value, int] = {}            # of expressions that are not stored
         for op in block.ops:
-            if not is_expression(op) or self.is_worth_storing(op):
+            deepest = 1 + max((depth.get(v, 0) for v in op.operands), default=0)
+            if not is_expression(op) or self.is_worth_storing(op) or deepest > DEEPEST and op.name not in VIEWS:
                 self.stored.update(op.results)
+            depth.update((v, deepest) for v in op.results if v not in self.stored)
         places = {op: i for i, op in enumerate(block.ops)}
         ends = dict.fromkeys((*block.outputs,), len(block.ops))
         for op in reversed(block.ops):
@@ -96,15 +100,51 @@ class Plan:
         return v.op.name in VIEWS and self.is_plain(v.op.operands[0])
 
 
-def used_in(region: Block) -> set[Value]:
-    """The values from outside that a region uses."""
-    own, used = set(region.args), set(region.outputs)
+def used_in(region: Block) -> dict[Value, None]:
+    """The values from outside that a region uses, in order."""
+    own, used = {*region.args}, dict.fromkeys(region.outputs)
     for op in region.ops:
-        used.update(op.operands)
+        used.update(dict.fromkeys(op.operands))
         own.update(op.results)
         for inner in op.regions:
             used |= used_in(inner)
-    return used - own
+    return {v: None for v in used if v not in own}
+
+
+def ordered(block: Block) -> list[Op]:
+    """The operations of a block; those that free as much memory as they take follow at once when they can be computed."""
+    used = {op: dict.fromkeys([*op.operands, *(v for region in op.regions for v in used_in(region))]) for op in block.ops}
+    free = ("constant", "iota")
+    made = {v for op in block.ops if op.name not in free for v in op.results} - {*block.outputs}
+    users: dict[Value, list[Op]] = {}
+    for op, values in used.items():
+        for v in values:
+            users.setdefault(v, []).append(op)
+    left = {v: len(ops) for v, ops in users.items()}        # users that are still to come
+    missing = {op: sum(v.op is not None and v.op in used for v in values) for op, values in used.items()}
+    order: dict[Op, None] = {}
+
+    def size(v: Value) -> int: return v.type.size * v.dtype.itemsize
+
+    def frees(op: Op) -> bool:
+        freed = sum(size(v) for v in used[op] if v in made and left[v] == 1)
+        return missing[op] == 0 and freed > 0 and freed >= sum(size(v) for v in op.results if v in made)
+
+    for first in sorted(block.ops, key=lambda op: op.name not in free):
+        ready = [first]
+        while ready:
+            op = ready.pop()
+            if op in order:
+                continue
+            order[op] = None
+            for v in used[op]:
+                left[v] -= 1
+            following = [user for v in op.results for user in users.get(v, ())]
+            for user in following:
+                missing[user] -= sum(v.op is op for v in used[user])
+            beside = [user for v in used[op] if left[v] == 1 for user in users[v]]
+            ready += [user for user in (*beside, *following) if user not in order and frees(user)]
+    return list(order)
 
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
@@ -222,6 +262,7 @@ class Lowering:
     def block(self, block: Block, targets: dict[Value, Storage] | None = None) -> list[Buffer]:
         """Write a block -> its results.  targets: where results are wanted; they may lie elsewhere nevertheless."""
         before = self.plan, self.place, self.targets
+        block = Block(block.args, ordered(block), block.outputs)
         self.plan, self.targets = Plan(block), dict(targets or {})
         for self.place, op in enumerate(block.ops):
             self.operation(op)

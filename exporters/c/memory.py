@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from .types import CType
 
 ALIGN = 64
@@ -79,13 +81,15 @@ class Memory:
     def plan(self) -> int:
         """Give every storage of the workspace its offset -> bytes that it takes.  Larger ones first, each at the lowest place
         that is free while it is needed."""
-        placed: list[Storage] = []
-        for s in sorted(self.work, key=lambda s: (-s.bytes, s.first)):
-            at = 0
-            for other in sorted((o for o in placed if o.first <= s.last and s.first <= o.last), key=lambda o: o.offset):
-                if at + s.bytes <= other.offset:
+        placed = np.zeros((len(self.work), 4), np.int64)        # offset, end, first and last step, by their offsets
+        for n, s in enumerate(sorted(self.work, key=lambda s: (-s.bytes, s.first))):
+            s.offset = 0
+            others = placed[:n]
+            for start, end in others[(others[:, 2] <= s.last) & (others[:, 3] >= s.first), :2].tolist():
+                if s.offset + s.bytes <= start:
                     break
-                at = max(at, -(-(other.offset + other.bytes) // ALIGN) * ALIGN)
-            s.offset = at
-            placed.append(s)
-        return max((s.offset + s.bytes for s in placed), default=0)
+                s.offset = max(s.offset, -(-end // ALIGN) * ALIGN)
+            at = int(np.searchsorted(others[:, 0], s.offset, "right"))
+            placed[at + 1:n + 1] = placed[at:n].copy()
+            placed[at] = s.offset, s.offset + s.bytes, s.first, s.last
+        return int(placed[:, 1].max(initial=0))

@@ -109,6 +109,14 @@ def _float(x: Any) -> str:
     return text + ("f" if x.dtype == np.float32 else "")
 
 
+def _floats(array: np.ndarray) -> list[str]:
+    """Literals of many numbers, with as many digits as any of them needs: much faster than the shortest ones."""
+    form, end = ("%.9g", "f") if array.dtype == np.float32 else ("%.17g", "")
+    words = " ".join([form] * array.size) % tuple(array.tolist())
+    special = {"nan": "NAN", "-nan": "-NAN", "inf": "INFINITY", "-inf": "-INFINITY"}
+    return [special.get(w) or (w + end if "." in w or "e" in w else f"{w}.0{end}") for w in words.split()]
+
+
 def _integer(n: int, t: CType) -> str:
     if t.kind == "i" and n == -(1 << (t.bits - 1)) and t.bits >= 32:
         return f"INT{t.bits}_MIN"                     # the digits alone would not fit
@@ -122,10 +130,8 @@ def initializer(array: np.ndarray, t: CType) -> str:
     flat = np.ascontiguousarray(array).reshape(-1)
     if t.is_small_float:
         words = [f"0x{n:04x}" for n in flat.view(np.uint16).tolist()]
-    elif t.kind == "c":
-        part = PARTS[t.brief]
-        pairs = flat.view(part.value == "float" and np.float32 or np.float64)
-        words = [literal(x, part) for x in pairs]
+    elif t.kind in "fc":
+        words = _floats(flat.view(np.float32 if PARTS.get(t.brief, t).brief == "f32" else np.float64))
     else:
         words = [literal(x, t) for x in flat]
     lines, line = [], ""
