@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 from aot.custom import CustomVJPPrimal, SymbolicZero, custom_gradient, custom_jvp, custom_vjp
-from aot.custom import custom_jvp_p as custom_jvp_call_p
-from aot.custom import custom_vjp_p as custom_vjp_call_p
+from aot.custom_calls import custom_jvp_p as custom_jvp_call_p
+from aot.custom_calls import custom_vjp_p as custom_vjp_call_p
 from aot.custom_linear import linear_call, remat_opt_p, zero_from_primal
 from aot.transforms.more import closure_convert
 from aot.tree_util import tree_map

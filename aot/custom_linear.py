@@ -58,7 +58,7 @@ class LinearCall(Primitive):
         return [*[None] * num_res, *[c if is_linear(x) else None for c, x in zip(outs, args[num_res:])]]
 
     def vmap(self, axis, args, dims, *, jaxpr, transpose_fun, num_res):
-        from aot.custom import batched_bwd
+        from aot.custom_calls import batched_bwd
         batched, out_dims = batch_jaxpr(jaxpr, axis, dims, [True] * len(jaxpr.outvars))
         back = batched_bwd(transpose_fun, axis, dims[:num_res], out_dims, dims[num_res:])
         return bind(self, *args, jaxpr=batched, transpose_fun=back, num_res=num_res), out_dims

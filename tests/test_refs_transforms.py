@@ -11,7 +11,7 @@ import aot.lax
 import aot.numpy
 from tests.support import compare, table
 
-SAMPLED = 6
+SAMPLED = 14
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 V = np.arange(1, 4, dtype=np.float32)
 ALL = slice(None)

@@ -12,7 +12,7 @@ from tests import sparse_cases
 from tests.sparse_cases import DENSE, SAME, M, names, rows
 from tests.support import jax
 
-SAMPLED = 60    # rows: one in 60, see conftest.py
+SAMPLED = 80    # rows: one in 80, see conftest.py
 OURS, THEIRS = names(aot), names(jax) if jax else {}
 
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Sequence
 import numpy as np
 
 from aot.ad_checkpoint import checkpoint_p
-from aot.custom import custom_jvp_p, custom_vjp_p
+from aot.custom_calls import custom_jvp_p, custom_vjp_p
 from aot.ops import elementwise as ew
 from aot.ops.call import pjit_p
 from aot.ops.control import cond_p, split, while_p

@@ -57,9 +57,6 @@ class BCSR(JAXSparse):
     @property
     def _bufs(self) -> tuple[Array, Array, Array]: return self.data, self.indices, self.indptr
 
-    @property
-    def _sparse_shape(self) -> tuple[int, ...]: return self.shape[self.n_batch:self.n_batch + 2]
-
     def with_data(self, data: Array) -> BCSR:
         """Other values at the same places."""
         out = BCSR((data, self.indices, self.indptr), shape=self.shape, indices_sorted=self.indices_sorted,

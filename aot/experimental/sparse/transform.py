@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aot.ad_checkpoint import checkpoint_p
-from aot.custom import JvpCall, custom_jvp_p, custom_vjp_p
+from aot.custom_calls import JvpCall, custom_jvp_p, custom_vjp_p
 from aot.experimental.sparse import _rules
 from aot.experimental.sparse._base import JAXSparse
 from aot.experimental.sparse._bcoo import BCOO
