@@ -27,20 +27,12 @@ from . import (  # noqa: F401  each registers rows
 from .helpers import needed
 from .lowering import Lowering
 from .memory import ALIGN, Storage
+from .names import LINKED, RESERVED, identifier
 from .types import Inexpressible, check, initializer, of
 
 #: operations of the dialect chlo that have rows
 KEEP = ("chlo.erf", "chlo.erfc")
 WEIGHTS, APART = ".weights", 1 << 10       # how the file of constants is called, and bytes from which on they go there
-#: what a name in C must not be
-RESERVED = frozenset("""
-    auto break case char const continue default do double else enum extern float for goto if inline int long register restrict
-    return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false complex main
-    workspace work weights asm typeof class new delete this template private public protected virtual operator namespace try
-    catch throw
-    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t ptrdiff_t size_t I NAN INFINITY
-""".split())
-
 
 @dataclass(frozen=True)
 class Exported:
@@ -87,8 +79,8 @@ def export(source: Any, *, input_names: Sequence[str] | None = None, output_name
     if weights not in ("source", "file"):
         raise AotError(f"weights={weights!r} is no place for constants", hint="choose source or file")
     program = stablehlo.simplify(stablehlo.read(source, keep=KEEP))
-    name = identifier((metadata or {}).get("function") or program.name, "program", set(RESERVED))
-    used = {*RESERVED, name}
+    name = identifier((metadata or {}).get("function") or program.name, "program", {*RESERVED, *LINKED})
+    used = {*RESERVED, name, *(f"{name.upper()}_{word}" for word in ("H", "RESTRICT", "WORKSPACE"))}
     inputs = _named(used, "input", input_names or program.argument_names, program.input_types)
     outputs = _named(used, "output", output_names or program.result_names, program.output_types)
     _check_types(program)
@@ -103,18 +95,6 @@ def export(source: Any, *, input_names: Sequence[str] | None = None, output_name
 
 
 # ---- names and types ----------------------------------------------------------------------------------------------------
-
-def identifier(wanted: str, default: str, used: set[str]) -> str:
-    """A name of C like the one that is wanted, and different from those used."""
-    name = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_") or default
-    name = f"_{name}"[name[0] not in "0123456789":]
-    if re.fullmatch(r"(aot|product|cholesky|random)_\w*|[acipstv]\d+", name):       # as in the code
-        name = f"the_{name}"
-    while name in used:
-        name += "_"
-    used.add(name)
-    return name
-
 
 def _named(used: set[str], kind: str, wanted: Sequence[str], types: Sequence[stablehlo.Type]) -> list[tuple[str, str]]:
     """(name in the program, name in C) of each input or output."""
