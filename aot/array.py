@@ -126,7 +126,12 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
 
     def copy_to_host_async(self): self.buf.copy_to_host_async()
     def is_deleted(self) -> bool: return self.buf.is_deleted()
-    def delete(self) -> None: self.buf.delete()
+    def delete(self) -> None:
+        """Free the memory.  References to this array keep their contents."""
+        from aot.compile.eager import leave
+        leave([self.buf])
+        self.buf.delete()
+
     def is_ready(self) -> bool: return self.buf.is_ready()
     def on_device_size_in_bytes(self) -> int: return self.aval.physical.size * self.aval.physical.dtype.itemsize
 

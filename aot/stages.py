@@ -253,5 +253,5 @@ class Compiled:
         values = [x.value if is_ref(x) else x for x in operands]
         outs = self.program.run(self.program.placed(values, pure.in_avals))
         for i, new in zip(written, outs[len(self.out_avals):]):
-            operands[i].value = new
+            operands[i].hold(new)
         return self.out_tree.unflatten(outs[:len(self.out_avals)])

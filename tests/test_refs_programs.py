@@ -116,6 +116,48 @@ def copies(m, lax):
     return r[...], same[...], other[...], stored[...]
 
 
+def donations(m, lax):
+    """What was donated, or deleted, is gone, but not from references."""
+    give = m.jit(lambda x: x + 1, donate_argnums=0)
+
+    def new(x): return m.new_ref(x), x
+
+    def read(x): return (r := m.new_ref(V)), r[...]
+
+    def written(x):
+        r = m.new_ref(V)
+        r[...] = x
+        return r, x
+
+    def frozen(x):
+        r = m.new_ref(x)
+        return r, m.freeze(r)
+    ends = {"donated": give, "deleted": lambda x: x.delete(),
+            "compiled": lambda x: m.jit(lambda x: x + 1, donate_argnums=0).lower(x).compile()(x)}
+    out = []
+    for end in ends.values():
+        for f in (new, read, written, frozen):
+            r, x = f(m.numpy.ones(3))
+            end(x)
+            out.append((r[...] + 0, x.is_deleted()))
+    return out
+
+
+def written_whole(m, lax):
+    """The array that was written is not the memory that a jitted function changes."""
+    r, x = m.new_ref(1.), m.numpy.ones(())
+    r[...] = x
+    f = m.jit(inc)
+    f(r), f(r)
+    return x + 0, r[...]
+
+
+def compiled(m, lax):
+    r = m.new_ref(0)
+    c = m.jit(lambda r: (inc(r), r[...])[1]).lower(r).compile()
+    return c(r), c(r), r[...]
+
+
 def methods_of_views(m, lax):
     """Under jit; elsewhere jax has none."""
     def f(r):
@@ -128,7 +170,7 @@ def methods_of_views(m, lax):
 
 
 @table(*[(f.__name__, lambda m, lax, f=f: lambda: f(m, lax)) for f in (
-    counter, weak_types, statistics, sieve, ring_buffer, random_state, shared, copies, methods_of_views)])
+    counter, weak_types, statistics, sieve, ring_buffer, random_state, shared, copies, donations, written_whole, compiled, methods_of_views)])
 def test_programs(call, args):
     compare(call)
 

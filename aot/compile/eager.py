@@ -13,7 +13,7 @@ from aot.compile import cached
 from aot.config import Config, config
 from aot.lower import lower
 from aot.trace import Eqn, Jaxpr, ShapedArray, Tracer, Var, subjaxprs, typeof
-from aot.trace.refs import Ref
+from aot.trace.refs import Ref, holders
 from aot.transforms.discharge import run_eagerly, without_refs
 
 #: buffers that loaded programs hold as constants, by id
@@ -21,9 +21,24 @@ _constants: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
 
 def protect(buffers: Sequence, donated: Sequence[bool]) -> list:
-    """Buffers for a call that donates some of them: a copy where a program holds the buffer as a constant."""
-    return [xla.put(xla.to_numpy(b), b.aval, b._sharding) if d and id(b) in _constants and not b.is_deleted() else b
-            for b, d in zip(buffers, donated)]
+    """Buffers for a call that donates some of them: a copy where a program holds the buffer as a constant.  References that
+    hold one get a copy."""
+    leave([b for b, d in zip(buffers, donated) if d])
+    return _without_constants(buffers, donated)
+
+
+def leave(buffers: Sequence) -> None:
+    """Before these are donated or deleted: what references have in them moves to copies."""
+    for ref in holders(buffers):
+        if not ref.value.is_deleted():
+            ref.hold(Array(_copy(ref.value.buf), ref.value.aval))
+
+
+def _without_constants(buffers: Sequence, donated: Sequence[bool]) -> list:
+    return [_copy(b) if d and id(b) in _constants and not b.is_deleted() else b for b, d in zip(buffers, donated)]
+
+
+def _copy(buffer: Any) -> Any: return xla.put(xla.to_numpy(buffer), buffer.aval, buffer._sharding)
 
 
 def refuse_deleted(buffers: Sequence) -> None:
@@ -104,8 +119,8 @@ def run_donating(jaxpr: Jaxpr, args: Sequence, given: Sequence[int], copied: Seq
     program = jaxpr.memo(("donating", tuple(given)), lambda: compile_jaxpr(jaxpr, f"jit_{name}", donated))
     buffers = program.placed(args, jaxpr.in_avals)
     for i in copied:
-        buffers[i] = xla.put(xla.to_numpy(buffers[i]), buffers[i].aval, buffers[i]._sharding)
-    return program.run(protect(buffers, donated))
+        buffers[i] = _copy(buffers[i])
+    return program.run(_without_constants(buffers, donated))
 
 
 # ---- eager -------------------------------------------------------------------------------------------------------

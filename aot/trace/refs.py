@@ -4,7 +4,9 @@ What reads and writes them are primitives (aot/ops/refs.py).  A traced reference
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
 from aot.trace.aval import AbstractValue, ShapedArray
 
@@ -78,6 +80,13 @@ class Ref(metaclass=_RefMeta):
 
     def __init__(self, aval: AbstractRef, value: Any):
         self.aval, self.value, self.shared = aval, value, True      # shared: others may hold the array, too
+        _live[id(self)] = self
+
+    def hold(self, value: Any) -> None:
+        """Refer to an array that nobody else has, with the weak type that the reference has."""
+        inner = self.aval.inner_aval
+        self.value = value if value.aval.weak_type == inner.weak_type else type(value)(value.buf, inner)
+        self.shared = False
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)
@@ -117,6 +126,17 @@ class Ref(metaclass=_RefMeta):
     __iter__ = None
 
     def __repr__(self): return "Ref" + repr(self.value)[len("Array"):]
+
+
+_live: WeakValueDictionary[int, Ref] = WeakValueDictionary()
+
+
+def holders(buffers: Iterable) -> list[Ref]:
+    """The references whose contents are in one of these."""
+    if not _live:
+        return []
+    wanted, refs = set(map(id, buffers)), [r() for r in _live.valuerefs()]
+    return [r for r in refs if r is not None and id(r.value.buf) in wanted]
 
 
 def whole(ref: Any) -> Any:

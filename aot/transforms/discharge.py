@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from aot import source
-from aot.trace import Jaxpr, Literal, stage_closed, subjaxprs, typeof
+from aot.trace import Jaxpr, Literal, stage_closed, subjaxprs
 from aot.trace.refs import AbstractRef, is_ref, refuse_as_array
 
 REF = "ref"         # the effect of what reads or writes references
@@ -25,12 +25,6 @@ class Cell:
     def set(self, value: Any) -> None:
         """New contents, with the weak type that they have while the program runs."""
         self.value, self.written = value, True
-
-    def final(self) -> Any:
-        """The contents, with the weak type that the reference has."""
-        from aot.ops.elementwise import convert
-        inner, x = self.aval.inner_aval, self.value
-        return x if typeof(x).weak_type == inner.weak_type else convert(x, inner.dtype, inner.weak_type)
 
 
 def contents(args: Sequence) -> list:
@@ -115,9 +109,9 @@ def run_eagerly(prim: Any, args: Sequence, params: dict) -> list:
     known = {id(x) for x in (*args, *outs)}
     for ref, cell in cells.values():
         if cell.written:
-            ref.value, ref.shared = asarray(cell.final()), False
+            ref.hold(asarray(cell.value))
             check_contents(prim.name, ref.value)
-        ref.shared = ref.shared or id(ref.value) in known
+        ref.shared = ref.shared or id(cell.value) in known
     return outs
 
 
@@ -145,7 +139,7 @@ def thread(prim: Any, args: Sequence, params: dict) -> list:
     outs = prim.discharge([cells[id(x)][1] if id(x) in cells else x for x in args], **params)
     for ref, cell in cells.values():
         if cell.written:
-            bind(swap_p, ref, cell.final(), view=())
+            bind(swap_p, ref, cell.value, view=())
     return outs
 
 
