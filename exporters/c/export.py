@@ -32,6 +32,7 @@ from .types import Inexpressible, check, initializer, of
 
 #: operations of the dialect chlo that have rows
 KEEP = ("chlo.erf", "chlo.erfc")
+FOLDED = 1 << 12        # elements up to which results that are known are written as constants
 WEIGHTS, APART = ".weights", 1 << 10       # how the file of constants is called, and bytes from which on they go there
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def export(source: Any, *, input_names: Sequence[str] | None = None, output_name
     """
     if weights not in ("source", "file"):
         raise AotError(f"weights={weights!r} is no place for constants", hint="choose source or file")
-    program = stablehlo.simplify(stablehlo.read(source, keep=KEEP))
+    program = stablehlo.simplify(stablehlo.read(source, keep=KEEP), fold_limit=FOLDED)
     name = identifier((metadata or {}).get("function") or program.name, "program", {*RESERVED, *LINKED})
     used = {*RESERVED, name, *(f"{name.upper()}_{word}" for word in ("H", "RESTRICT", "WORKSPACE"))}
     inputs = _named(used, "input", input_names or program.argument_names, program.input_types)

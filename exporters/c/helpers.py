@@ -92,6 +92,41 @@ static inline float aot_tanh_f32(float x) {
                       3.33332819422e-1f) * z * x + x;
   return z == 0 ? x : z < 0.390625f ? near : x < 0 ? -far : far;
 }""",
+    "aot_log_f32": """
+/* log without branches; right to 2 units of the last place.  x = 2^n (1 + f) for f from sqrt(1/2) - 1 to sqrt(2) - 1. */
+static inline float aot_log_f32(float x) {
+  const uint32_t b = aot_bits_f32_u32(x), tiny = b < 0x00800000, bits = aot_bits_f32_u32(x * (tiny ? 8388608.0f : 1.0f));
+  const uint32_t n = (bits + 0x004afb0d) >> 23;
+  const float f = aot_bits_u32_f32(bits - (n - 127) * 0x800000) - 1.0f, z = f * f;
+  const float e = (float)((int32_t)n - (tiny ? 150 : 127));
+  const float high = (((6.91345396e-2f * f - 1.17891934e-1f) * f + 1.18734469e-1f) * f - 1.23844728e-1f) * f + 1.42186158e-1f;
+  const float p = (((high * f - 1.66692431e-1f) * f + 2.00022282e-1f) * f - 2.49999867e-1f) * f + 3.33333104e-1f;
+  const float y = f + (f * z * p - 0.5f * z - e * 2.12194440e-4f) + e * 0.693359375f;
+  /* added to a finite y: nothing where x is positive and finite, else -infinity for 0, infinity for infinity, or NaN */
+  const uint32_t special = b << 1 == 0 ? 0xff800000 : b == 0x7f800000 ? b : 0x7fc00000;
+  return y + aot_bits_u32_f32(b - 1 < 0x7f7fffff ? 0 : special);
+}""",
+    "aot_erf_f32": """
+/* erf without branches: a polynomial near 0, 1 - exp(polynomial) elsewhere. */
+static inline float aot_erf_f32(float x) {
+  const float a = x < 0 ? -x : x, b = a > 4.0f ? 4.0f : a, z = x * x;
+  const float low = ((8.57463315e-5f * z - 8.18983513e-4f) * z + 5.2050855e-3f) * z - 2.68609961e-2f;
+  const float near = (((low * z + 1.12837238e-1f) * z - 3.76126356e-1f) * z + 1.12837917f) * x;
+  const float high = (((1.23564232e-6f * b + 4.45423113e-6f) * b - 3.38512275e-4f) * b + 3.86162003e-3f) * b - 2.45087334e-2f;
+  const float q = (((high * b + 1.07524573e-1f) * b + 6.33919369e-1f) * b + 1.1292719f) * b - 1.30399214e-4f;
+  const float far = 1.0f - aot_exp_f32(-q);
+  return z < 0.8f ? near : x < 0 ? -far : far;
+}""",
+    "aot_erfc_f32": """
+/* erfc without branches: exp(-x^2) times a polynomial of 1 / (1 + x / 2).  The square of h is exact. */
+static inline float aot_erfc_f32(float x) {
+  const float a = x < 0 ? -x : x, b = a > 11.0f ? 11.0f : a, t = 1.0f / (1.0f + 0.5f * b);
+  const float h = aot_bits_u32_f32(aot_bits_f32_u32(b) & 0xfffff000u);
+  const float high = (((1.05324399e-2f * t - 1.13972973e-1f) * t + 4.07716312e-1f) * t - 6.42661759e-1f) * t + 3.99389956e-1f;
+  const float p = (((high * t - 8.70973689e-2f) * t + 2.21866252e-1f) * t + 2.39384382e-1f) * t + 2.82774329e-1f;
+  const float y = aot_exp_f32(-h * h) * (aot_exp_f32(-(b - h) * (b + h)) * t * (p * t + 2.82068408e-1f));
+  return x < 0 ? 2.0f - y : y;
+}""",
     "aot_order_f32": """
 /* Integers in the total order of floats: -NaN, -infinity, .., -0, 0, .., infinity, NaN. */
 static inline int32_t aot_order_f32(float x) {
@@ -231,11 +266,11 @@ static inline T aot_pow_$(T x, T y) {
 }"""},
     "max": {"iu": """
 static inline T aot_max_$(T x, T y) { return x > y ? x : y; }""", "f": """
-static inline T aot_max_$(T x, T y) { return x > y || x != x ? x : y; }""", "c": """
+static inline T aot_max_$(T x, T y) { return (x > y) | (x != x) ? x : y; }""", "c": """
 static inline T aot_max_$(T x, T y) { return aot_compare_$(x, y) >= 0 ? x : y; }"""},
     "min": {"iu": """
 static inline T aot_min_$(T x, T y) { return x < y ? x : y; }""", "f": """
-static inline T aot_min_$(T x, T y) { return x < y || x != x ? x : y; }""", "c": """
+static inline T aot_min_$(T x, T y) { return (x < y) | (x != x) ? x : y; }""", "c": """
 static inline T aot_min_$(T x, T y) { return aot_compare_$(x, y) <= 0 ? x : y; }"""},
     "compare": {"c": """
 /* By the real parts, then by the imaginary ones. */

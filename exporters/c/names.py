@@ -40,7 +40,7 @@ _LIBRARY = """
     strstr strtod strtof strtok strtol strtoll strtoul strtoull strxfrm swab sync sysconf system tee time times timezone
     tmpfile tmpnam tolower toupper truncate tzset umask ungetc unlink gamma usleep vfork vprintf wait write
 """
-#: what a parameter must not be called: words with a meaning in C or C++, macros that headers define, functions that the code calls
+#: what a parameter must not be called: words of C and C++, macros that headers define, functions that the code calls
 RESERVED = frozenset([*_KEYWORDS.split(), *_MACROS.split(), "memcpy",
                       *(f"{f}{end}" for f in _MATH.split() for end in ("", "f", "l"))])
 #: what a function must not be called besides: functions of the libraries that every program is linked with

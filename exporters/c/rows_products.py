@@ -123,18 +123,25 @@ def columns_of(out: CType) -> int: return TILE_BYTES * 8 // accumulator(out).bit
 
 def _matrix(name: str, a: CType, b: CType, out: CType) -> str:
     acc = accumulator(out)
+
+    def step(y: str) -> str:
+        if acc == out:
+            return _fused(acc, a, b, "row[j]", "x[i * xm + p * xk]", y)
+        return f"row[j] = {out.store(_multiplied(acc, a, b, 'x[i * xm + p * xk]', y))};"      # there is one product
     return f"""
 /* out = x y for x of m rows and k columns, y of k rows and n columns; xm, xk, yk, yn: how far neighbours in them are apart. */
 static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {out.stored} *restrict out,
     ptrdiff_t m, ptrdiff_t k, ptrdiff_t n, ptrdiff_t xm, ptrdiff_t xk, ptrdiff_t yk, ptrdiff_t yn) {{
-  for (ptrdiff_t i = 0; i < m; i++)
-    for (ptrdiff_t j = 0; j < n; j += 8) {{
-      const ptrdiff_t columns = n - j < 8 ? n - j : 8;
-      {acc.value} sum[8] = {{0}};
-      for (ptrdiff_t p = 0; p < k; p++)
-        for (ptrdiff_t c = 0; c < columns; c++) {_fused(acc, a, b, "sum[c]", "x[i * xm + p * xk]", "y[p * yk + (j + c) * yn]")}
-      for (ptrdiff_t c = 0; c < columns; c++) out[i * n + j + c] = {out.store("sum[c]")};
+  for (ptrdiff_t i = 0; i < m; i++) {{
+    {out.stored} *restrict row = out + i * n;
+    for (ptrdiff_t j = 0; j < n; j++) row[j] = 0;
+    for (ptrdiff_t p = 0; p < k; p++) {{
+      if (yn == 1)
+        for (ptrdiff_t j = 0; j < n; j++) {step("y[p * yk + j]")}
+      else
+        for (ptrdiff_t j = 0; j < n; j++) {step("y[p * yk + j * yn]")}
     }}
+  }}
 }}"""
 
 

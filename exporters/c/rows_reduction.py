@@ -13,6 +13,7 @@ from .memory import Buffer
 from .types import CType, of
 
 LANES = 16          # partial sums of a long sum of floats: they are added in parallel, and rounding errors stay small
+WIDE = 32           # the same where more is done than to add: GCC keeps a loop of so many, and makes it vector instructions
 
 
 @row("reduce")
@@ -24,19 +25,22 @@ def reduce(l: Lowering, op: Op) -> None:
     with l.kernel():
         starting = [l.value(v) for v in inits]
         outs = [l.new(v) for v in op.results]
-        if is_sum(op.regions[0]) and n == 1 and axes and _long(xs[0].shape, axes):
-            _sum(l, op, outs[0], starting[0], kept, axes)
+        if n == 1 and axes and _long(xs[0].shape, axes) and (first := _neutral(op.regions[0], starting[0])):
+            _in_lanes(l, op, outs[0], starting[0], first, kept, axes)
         elif kept and axes and kept[-1] > axes[-1] and xs[0].shape[kept[-1]] > 1:
             _across(l, op, outs, starting, kept, axes)
         else:
             _along(l, op, outs, starting, kept, axes)
 
 
-def is_sum(region: Block) -> bool:
-    """Whether a region adds two floats."""
+def _neutral(region: Block, start: str) -> str:
+    """What partial results may begin with where a region adds two floats or takes the larger or smaller one; else nothing."""
     op = region.ops[-1] if len(region.ops) == 1 else None
-    return op is not None and op.name == "add" and set(op.operands) == set(region.args) and of(op.dtype).kind == "f" \
-        and not of(op.dtype).is_small_float
+    if op is None or set(op.operands) != set(region.args) or of(op.dtype).kind != "f":
+        return ""
+    if op.name == "add":
+        return "" if of(op.dtype).is_small_float else "0"
+    return start if op.name in ("maximum", "minimum") else ""
 
 
 def _long(shape: Sequence[int], axes: Sequence[int]) -> bool:
@@ -94,24 +98,31 @@ def _across(l: Lowering, op: Op, outs: list[Buffer], starting: list[str], kept: 
                 l.put(out, at, value)
 
 
-def _sum(l: Lowering, op: Op, out: Buffer, start: str, kept: list[int], axes: list[int]) -> None:
-    """Sums of floats in lanes."""
-    x = op.operands[0]
+def _in_lanes(l: Lowering, op: Op, out: Buffer, start: str, first: str, kept: list[int], axes: list[int]) -> None:
+    """Sums and extremes of floats in lanes, which begin with `first`."""
+    x, region = op.operands[0], op.regions[0]
+
+    def combine(total: str, position: list[Index] | None = None, lane: str = "") -> None:
+        scope = Scope(l)
+        value = lane if position is None else scope.get(x, position)
+        l.w.line(f"{total} = {scope.region(region, [total, value])[0]};")
     shape, t = x.shape, of(op.dtype)
-    whole, rest = divmod(shape[-1], LANES)
+    width = LANES if first == "0" and l.plan.is_plain(x) else WIDE
+    whole, rest = divmod(shape[-1], width)
     with l.w.loops([shape[d] for d in kept]) as at:
         lanes, total = l.w.name("a"), l.w.name("a")
-        l.w.line(f"{t.value} {lanes}[{LANES}] = {{0}}, {total} = {start};")
+        l.w.line(f"{t.value} {lanes}[{width}]{' = {0}' if first == '0' else ''}, {total} = {start};")
+        if first != "0":
+            with l.w.loop(width) as lane:
+                l.w.line(f"{lanes}[{lane}] = {first};")
         with l.w.loops([shape[d] for d in axes[:-1]]) as inner:
-            with l.w.loop(whole) as block, l.w.loop(LANES) as lane:
-                value = Scope(l).get(x, _position(len(shape), kept, at, axes, [*inner, block * LANES + lane]))
-                l.w.line(f"{lanes}[{lane}] += {value};")
+            with l.w.loop(whole) as block, l.w.loop(width) as lane:
+                combine(f"{lanes}[{lane}]", _position(len(shape), kept, at, axes, [*inner, block * width + lane]))
             if rest:
                 with l.w.loop(rest) as lane:
-                    position = [*inner, lane + whole * LANES]
-                    l.w.line(f"{lanes}[{lane}] += {Scope(l).get(x, _position(len(shape), kept, at, axes, position))};")
-        with l.w.loop(LANES) as lane:
-            l.w.line(f"{total} += {lanes}[{lane}];")
+                    combine(f"{lanes}[{lane}]", _position(len(shape), kept, at, axes, [*inner, lane + whole * width]))
+        with l.w.loop(width) as lane:
+            combine(total, lane=f"{lanes}[{lane}]")
         l.put(out, at, total)
 
 

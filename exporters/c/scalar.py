@@ -121,6 +121,10 @@ def _libm(name: str, t: CType, *xs: str) -> str:
     return f"{name}{suffix}({', '.join(xs)})"
 
 
+#: functions of float32 that helpers.py has
+OURS = ("exp", "log", "tanh", "erf", "erfc")
+
+
 def _function(real: str, of_complex: str = "") -> Row:
     """A function of libm of one operand; of_complex: that for complex numbers, with a leading underscore one of ours."""
     def row(op: Op, t: CType, x: str) -> str:
@@ -128,7 +132,8 @@ def _function(real: str, of_complex: str = "") -> Row:
             return f"aot{of_complex}_{t.brief}({x})" if of_complex.startswith("_") else _libm(of_complex, t, x)
         if t.kind != "f":
             raise Inexpressible(f"it is not defined for {t.brief}")
-        return f"aot_{real}_f32({x})" if real in ("exp", "tanh") and _wide(t).brief == "f32" else _libm(real, t, x)
+        ours = real in OURS and _wide(t).brief == "f32"
+        return f"aot_{real}_f32({x})" if ours else _libm(real, t, x)
     return row
 
 
