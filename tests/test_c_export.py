@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -138,6 +139,32 @@ def test_floats(dtype, tmp_path, capfd):
     same(got, want, {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-6, "float64": 1e-12}[dtype])
 
 
+def test_functions_of_our_own(tmp_path, capfd):
+    """log, erf and erfc of float32 over all its exponents, to some units in the last place."""
+    x = np.random.default_rng(0).integers(0, 1 << 32, 20_000, np.uint64).astype(np.uint32).view(F)
+    x = np.concatenate([x, np.linspace(-6, 12, 20_000, dtype=F), np.array([0, -0., 1, np.inf, -np.inf, np.nan, 1e-45], F)])
+    got = computed(exported(lambda x: (lax.log(x), lax.erf(x), lax.erfc(x)), (x,)), (x,), tmp_path, UBSAN)
+    assert "runtime error" not in capfd.readouterr().err
+    with np.errstate(all="ignore"):
+        exact = [np.log(x.astype("d")), *(np.array([f(v) for v in x.tolist()]) for f in (math.erf, math.erfc))]
+        for a, b, units in zip(got, exact, (2, 3, 8)):
+            near, finite = b.astype(F), np.isfinite(b)
+            assert np.array_equal(a[~finite], near[~finite], equal_nan=True)
+            assert np.all(np.abs(a - b)[finite] <= units * np.spacing(np.maximum(np.abs(near[finite]), F(1e-38))))
+
+
+@pytest.mark.parametrize("shape, axis", [((3, 100), 1), ((2, 3, 64), (0, 2)), ((70,), 0), ((100, 3), 0)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_extremes_with_nan(shape, axis, dtype, tmp_path):
+    x = np.random.default_rng(0).standard_normal(shape)
+    x.flat[[3, 37]] = np.nan, -np.inf
+    with aot.enable_x64(True):
+        x = jnp.asarray(x, dtype)
+        f = lambda x: (x.max(axis), x.min(axis), jnp.max(jnp.exp(x), axis, initial=2), jnp.where(x > 0, x, 0).sum(axis))
+        made, want = exported(f, (x,)), leaves(aot.jit(f)(x))
+    same(computed(made, (x,), tmp_path), want, {"bfloat16": 2e-2}.get(dtype, 1e-5))
+
+
 @pytest.mark.parametrize("dims", [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("CNHW", "IOHW", "HWNC")])
 @pytest.mark.parametrize("options", [
     {}, {"window_strides": (2, 1), "padding": ((1, 2), (0, 3))}, {"lhs_dilation": (2, 3), "padding": ((1, -1), (-2, 2))},
@@ -185,6 +212,25 @@ def test_places_are_shared_over_time():
     assert made.workspace < 2 * 64 * 64 * 4 + 8192
 
 
+def test_long_chains(tmp_path):
+    """Thousands of operations are fused in parts, and written in linear time."""
+    def f(x):
+        for i in range(3000):
+            x = x * 1.001 + i % 3
+        return x
+    x = np.ones(5, F)
+    same(computed(exported(f, (x,)), (x,), tmp_path), leaves(aot.jit(f)(x)))
+
+
+def test_what_frees_memory_comes_early():
+    """A step of gradient descent holds one gradient at a time, although all updates come last in the program."""
+    def step(weights, x):
+        gradients = [jnp.outer(x, x) @ w for w in weights]
+        return [w - 0.1 * g for w, g in zip(weights, gradients)]
+    made = exported(step, ([np.ones((64, 64), F) * i for i in range(1, 9)], np.ones(64, F)))
+    assert made.workspace < 4 * 64 * 64 * 4
+
+
 @pytest.mark.parametrize("f", [
     lambda x: lax.fori_loop(0, 5, lambda i, s: (s[1], s[0] + 1, s[2]), (x, x * 2, x)),              # state that changes places
     lambda x: lax.fori_loop(0, 5, lambda i, s: (s[1], s[2], s[0]), (x, x, x)),
@@ -196,6 +242,10 @@ def test_places_are_shared_over_time():
     lambda x: (lambda y: (y.at[jnp.array([0, 1])].set(y[2:4]), y[::-1]))(x * 2),
     lambda x: lax.scan(lambda c, v: (c, lax.scan(lambda d, w: (d * w, d), v, x)[1]), 0., x),
     lambda x: (x, x, x.reshape(2, 3), x),
+    lambda x: lax.fori_loop(0, 3, lambda i, s: (s[0] + x, s[1] + 2 * x), (jnp.zeros(6), jnp.zeros(6)))[::-1],   # results change places
+    lambda x: lax.cond(x[0] > 0, lambda y: lax.fori_loop(0, 3, lambda i, s: (s[0] + y, s[1] * 2 + y), (jnp.zeros(6),) * 2)[::-1],
+                       lambda y: (y, y), x),
+    lambda x: (jnp.zeros((2, 0)) @ jnp.zeros((0, 3)), x[:0], jnp.pad(x[:0], 2)),                    # arrays without elements
     lambda x: lax.switch(jnp.int32(x[0]), [lambda y: y, lambda y: y[::-1], lambda y: y * x], x),
 ])
 def test_state_and_views(f, tmp_path, capfd):
@@ -221,6 +271,21 @@ def test_names_types_and_the_header(tmp_path):
     done = subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only",
                            tmp_path / "main.cpp"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_names_with_a_meaning(tmp_path):
+    """Arguments called like macros, functions and words of C and C++, a function called like one of the C library."""
+    words = ["EOF", "NULL", "errno", "I", "isnan", "memcpy", "sin", "y0", "INT_MAX", "uint8_t", "M_PI", "stdin", "xor", "WRITE_H",
+             "WRITE__WORKSPACE", "x", "x", "x", "x_", "class", "a1", "kernel_1", "\u00fc", "gamma", "index"]
+    f = lambda *xs: [jnp.sin(x) + jnp.fft.fft(x).real for x in xs]
+    made = c.export(aot.jit(f).lower(*[np.ones(3, F)] * len(words)).as_text(), input_names=words, metadata={"function": "write"})
+    names = [n for n, in made.inputs]
+    assert made.name == "write_" and len({*names}) == len(words) and names[-2:] == ["gamma", "index"]
+    path, _ = made.save(tmp_path / "names.c")
+    run.build(path, str(tmp_path), STRICT)
+    headers = "math stdio errno assert stdlib unistd complex float limits".split()
+    (tmp_path / "main.c").write_text("".join(f"#include <{h}.h>\n" for h in headers) + '#include "names.h"\n')
+    run.build(str(tmp_path / "main.c"), str(tmp_path), ("-std=gnu99", "-Wall", "-Werror", "-fsyntax-only"))
 
 
 def test_output_is_reproducible():
