@@ -245,6 +245,7 @@ def test_what_frees_memory_comes_early():
     lambda x: lax.fori_loop(0, 3, lambda i, s: (s[0] + x, s[1] + 2 * x), (jnp.zeros(6), jnp.zeros(6)))[::-1],   # results change places
     lambda x: lax.cond(x[0] > 0, lambda y: lax.fori_loop(0, 3, lambda i, s: (s[0] + y, s[1] * 2 + y), (jnp.zeros(6),) * 2)[::-1],
                        lambda y: (y, y), x),
+    lambda x: jnp.concatenate([*lax.fori_loop(0, 2, lambda i, s: (s[0] + x, s[1] * 2), (x, x * 2)), jnp.cumsum(x), jnp.sort(x)]),
     lambda x: (jnp.zeros((2, 0)) @ jnp.zeros((0, 3)), x[:0], jnp.pad(x[:0], 2)),                    # arrays without elements
     lambda x: lax.switch(jnp.int32(x[0]), [lambda y: y, lambda y: y[::-1], lambda y: y * x], x),
 ])

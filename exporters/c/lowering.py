@@ -139,7 +139,7 @@ def ordered(block: Block) -> list[Op]:
             order[op] = None
             for v in used[op]:
                 left[v] -= 1
-            following = [user for v in op.results for user in users.get(v, ())]
+            following = dict.fromkeys(user for v in op.results for user in users.get(v, ()))
             for user in following:
                 missing[user] -= sum(v.op is op for v in used[user])
             beside = [user for v in used[op] if left[v] == 1 for user in users[v]]
