@@ -139,6 +139,18 @@ def test_floats(dtype, tmp_path, capfd):
     same(got, want, {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-6, "float64": 1e-12}[dtype])
 
 
+@pytest.mark.parametrize("algorithm", range(3))
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64"])
+def test_random_bits(algorithm, dtype, tmp_path):
+    """The bits and the next states of XLA, also where the counter overflows."""
+    f = lambda *states: [lax.rng_bit_generator(s, (3, 5), dtype=dtype, algorithm=algorithm) for s in states]
+    with aot.enable_x64(True):
+        states = np.array([5, 7], np.uint64), np.array([2**63 + 1, 2**64 - 2], np.uint64)
+        made, want = exported(f, states), leaves(aot.jit(f)(*states))
+    for a, b in zip(computed(made, states, tmp_path), want, strict=True):
+        assert np.array_equal(a, b)
+
+
 def test_functions_of_our_own(tmp_path, capfd):
     """log, erf and erfc of float32 over all its exponents, to some units in the last place."""
     x = np.random.default_rng(0).integers(0, 1 << 32, 20_000, np.uint64).astype(np.uint32).view(F)

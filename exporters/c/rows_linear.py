@@ -177,7 +177,7 @@ def rng_bit_generator(l: Lowering, op: Op) -> None:
     if state.ctype.brief != "u64":
         raise Inexpressible(f"its state is {state.ctype.brief}, not u64")
     words, t = state.shape[0], of(bits.dtype)
-    threefry = op.attrs["rng_algorithm"] == "THREE_FRY" or op.attrs["rng_algorithm"] == "DEFAULT" and words == 2
+    threefry = op.attrs["rng_algorithm"] == "THREE_FRY"         # XLA's default on CPU is philox
     name = f"random_{'threefry' if threefry else 'philox'}_{t.brief}"
     if name not in l.functions:
         l.functions[name] = _threefry_bits(name, t) if threefry else _philox_bits(name, t)
@@ -230,7 +230,7 @@ def _philox_bits(name: str, t: CType) -> str:
 /* A counter of 128 bits for each four 32-bit words. */
 static void {name}(uint64_t *state, ptrdiff_t words, {t.stored} *out, ptrdiff_t size) {{
   const uint32_t key[2] = {{(uint32_t)state[0], (uint32_t)(state[0] >> 32)}};
-  const uint64_t low = state[1], high = words > 2 ? state[2] : 0, count = (uint64_t)(size + {per - 1}) / {per};
+  const uint64_t low = state[1], high = state[words > 2 ? 2 : 0], count = (uint64_t)(size + {per - 1}) / {per};
   for (uint64_t i = 0; i < count; i++) {{
     const uint64_t a = low + i, b = high + (a < low);
     uint32_t x[4] = {{(uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b, (uint32_t)(b >> 32)}};

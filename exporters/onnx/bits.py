@@ -307,7 +307,7 @@ def _random_bits(c: Lowering, op: Op, state: Tensor) -> list[Tensor]:
         raise Inexpressible(f"its state is {state.dtype.name}, not uint64")
     words = [g.reshape(g.slice(state, [i], [i + 1]), ()) for i in range(state.shape[0])]
     bits = out.dtype.itemsize * 8
-    if algorithm != "THREE_FRY" and not (algorithm == "DEFAULT" and len(words) == 2):
+    if algorithm != "THREE_FRY":        # XLA's default on CPU is philox
         found, words = _philox(g, words, out.size, bits)
         found = g.reshape(found, out.shape)
     else:
@@ -348,7 +348,7 @@ def _philox(g: Graph, words: list[Tensor], n: int, bits: int) -> tuple[Tensor, l
     per = 4 if bits <= 32 else 2
     count = -(-n // per)
     low = words[1]
-    high = words[2] if len(words) > 2 else g.constant(np.uint64(0))
+    high = words[2 if len(words) > 2 else 0]
     counters = _counters(g, low, count)
     carry = g.cast(g("Less", counters, g.broadcast(low, (), (count,))), U64)
     x = [*_halves(g, counters), *_halves(g, g("Add", g.broadcast(high, (), (count,)), carry))]
