@@ -5,6 +5,7 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import zlib
 from types import SimpleNamespace
@@ -37,10 +38,12 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(autouse=True)
 def _options():
-    """The command line, run inside of this process, sets options for good: what one test sets, the next does not see."""
+    """The command line, run inside of this process, sets options and folders to import from for good: what one test sets, the
+    next does not see, and neither do the processes that it starts."""
     from aot.config import OPTIONS, config
-    before = {o.name: config.read(o.name) for o in OPTIONS}
+    before, path = {o.name: config.read(o.name) for o in OPTIONS}, [*sys.path]
     yield
+    sys.path[:] = path
     for name, value in before.items():
         if config.read(name) != value:
             config.update(name, value)
