@@ -17,6 +17,8 @@ def command(function: str | None, args: tuple[str, ...], schema: bool) -> None:
     if schema:
         click.echo(manifest.schema_text(), nl=False)
         return
+    if function is not None and not all(function.partition(":")):
+        raise AotError(f"{function!r} is no function", hint="name it as MODULE:FUNCTION, such as model.py:predict")
     if os.path.exists(manifest.FILE):
         raise AotError(f"{manifest.FILE} exists", hint="edit it, or remove it first")
     import json

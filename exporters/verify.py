@@ -183,7 +183,7 @@ def _result(folder: str, i: int) -> list[np.ndarray] | str | None:
 
 def _process(arguments: Sequence[str], timeout: float, folder: str) -> tuple[str, bool]:
     """Run the judge until it ends or makes no progress for the timeout -> (how it failed or "", whether it was late)."""
-    command = [sys.executable, "-m", "aot.exporters.judge", *arguments]
+    command = [sys.executable, "-P", "-m", "aot.exporters.judge", *arguments]      # the user's files are no libraries
     with open(os.path.join(folder, "log"), "wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:

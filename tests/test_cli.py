@@ -550,6 +550,23 @@ def test_a_file_with_the_name_of_a_library(aot, here, name):
     assert sys.modules.get(name) is library
 
 
+def test_files_with_names_of_libraries_in_processes(here):
+    """Processes that commands start import no file of the current folder for a library."""
+    for name in ("random", "typing", "numpy"):
+        (here / f"{name}.py").write_text(MODEL)
+    (here / "aot.toml").write_text('[project]\nname = "p"\ntargets = ["cpu", "stablehlo"]\n[[function]]\n'
+                                   'function = "random.py:square"\nargs = ["f32[3]"]\n')
+    made = run_command("export", "random.py:square", "-a", "f32[3]", "-f", "stablehlo", cwd=here)
+    assert made.returncode == 0 and "right in its runtime" in made.stdout, made.stdout + made.stderr
+    assert run_command("build", cwd=here).returncode == 0
+
+
+def run_command(*args, cwd):
+    """The installed command, whose own import path has no current folder."""
+    code = "import sys; from aot.cli import main; sys.exit(main())"
+    return subprocess.run([sys.executable, "-P", "-c", code, *args], capture_output=True, text=True, cwd=cwd)
+
+
 @pytest.mark.parametrize("when", ["import", "trace"])
 def test_the_current_folder_of_the_user_code_is_its_own(aot, here, when):
     leave = "import os; os.chdir('/')\n"

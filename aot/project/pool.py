@@ -33,8 +33,9 @@ class Pool:
     def start(self) -> None:
         """Start the server now; it warms up while the caller goes on."""
         if self.server is None:
-            self.server = subprocess.Popen([sys.executable, "-m", "aot.project.server"], stdin=subprocess.PIPE,
-                                           stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
+            command = [sys.executable, "-P", "-m", "aot.project.server"]        # the user's files are no libraries
+            self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+                                           start_new_session=True)
 
     def submit(self, task: dict, *, log: str, env: dict | None = None, timeout: float | None = None,
                tag: Any = None) -> None:
