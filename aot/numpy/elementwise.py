@@ -26,6 +26,7 @@ from aot.numpy._util import (
     named,
     no_out,
     promote_args,
+    quick,
     where,
 )
 from aot.numpy.ufuncs import absolute, greater, less, maximum, minimum
@@ -407,6 +408,7 @@ def isneginf(x: Any, /, out: None = None) -> Any:
     return _is_signed_inf("isneginf", x, -np.inf, out)
 
 
+@quick
 def isnan(x: Any, /) -> Any:
     """True where x is not a number."""
     x = arrays("isnan", x)
