@@ -28,6 +28,7 @@ from aot.numpy._util import (
     named,
     numeric,
     promote_args,
+    quick,
     same_rank,
     scalar_like,
     where,
@@ -436,6 +437,7 @@ logaddexp2 = _object(_of_floats("logaddexp2", _logaddexp2, "log2(2**x1 + 2**x2) 
                      "logsumexp2")
 
 
+@quick
 def _negative(x: Any, /) -> Any:
     """-x."""
     aval = getattr(x, "aval", None)
