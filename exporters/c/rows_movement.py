@@ -24,15 +24,21 @@ def pad(l: Lowering, op: Op) -> None:
     with l.kernel():
         out = l.new(op.result)
         fill(l, out, l.value(padding))
-        # along each axis, the elements of x that stay: those whose place lies within the result
-        first = [max(0, -(b // (i + 1))) if b < 0 else 0 for b, i in zip(low, inner)]
-        last = [min(n, -(-(m - b) // (i + 1))) for n, m, b, i in zip(x.shape, op.shape, low, inner)]
-        counts = [b - a for a, b in zip(first, last)]
-        if min(counts, default=1) > 0:
-            with l.w.loops(counts) as at:
-                source = [i + a for i, a in zip(at, first)]
-                place = [i * (n + 1) + b for i, n, b in zip(source, inner, low)]
-                l.put(out, place, Scope(l).get(x, source))
+        spread(l, out, x, low, inner)
+
+
+def spread(l: Lowering, out: Buffer, x: Value, low: Sequence[int], inner: Sequence[int]) -> None:
+    """Write the loops that put x into a larger array, `low` from its start and with room for `inner` between neighbours.
+
+    low may be negative: elements whose place lies outside are left out."""
+    first = [max(0, -(b // (i + 1))) if b < 0 else 0 for b, i in zip(low, inner)]
+    last = [min(n, -(-(m - b) // (i + 1))) for n, m, b, i in zip(x.shape, out.shape, low, inner)]
+    counts = [b - a for a, b in zip(first, last)]
+    if min(counts, default=1) > 0:
+        with l.w.loops(counts) as at:
+            source = [i + a for i, a in zip(at, first)]
+            place = [i * (n + 1) + b for i, n, b in zip(source, inner, low)]
+            l.put(out, place, Scope(l).get(x, source))
 
 
 @row("concatenate")

@@ -12,7 +12,7 @@ from aot.exporters.stablehlo import Op, Value
 from .index import Index, strides
 from .lowering import Lowering, Scope, row
 from .memory import Buffer
-from .rows_movement import fill
+from .rows_movement import fill, spread
 from .rows_reduction import attribute, paddings
 from .scalar import converted
 from .types import BRIEF, CType, literal, of
@@ -232,7 +232,7 @@ def convolution(l: Lowering, op: Op) -> None:
     """Sums over the kernel, for a padded copy of the input where the window reaches over its edge."""
     (x, kernel), d = op.operands, op.attrs["dimension_numbers"]
     rank = len(d.input_spatial_dimensions)
-    stride, spread = attribute(op, "window_strides", 1, rank), attribute(op, "rhs_dilation", 1, rank)
+    stride, dilation = attribute(op, "window_strides", 1, rank), attribute(op, "rhs_dilation", 1, rank)
     reversal = attribute(op, "window_reversal", 0, rank)
     source, weights, t = padded(l, op), l.stored(kernel), of(op.dtype)
     acc = accumulator(t)
@@ -261,7 +261,7 @@ def convolution(l: Lowering, op: Op) -> None:
                 by[d.kernel_input_feature_dimension], by[d.kernel_output_feature_dimension] = c, feature
                 for i in range(rank):
                     at[d.output_spatial_dimensions[i]] = spatial[i]
-                    where[d.input_spatial_dimensions[i]] = spatial[i] * stride[i] + offset[i] * spread[i]
+                    where[d.input_spatial_dimensions[i]] = spatial[i] * stride[i] + offset[i] * dilation[i]
                     turned = offset[i] * -1 + (window[i] - 1) if reversal[i] else offset[i]
                     by[d.kernel_spatial_dimensions[i]] = turned
                 w.line(_fused(acc, source.ctype, weights.ctype, l.element(total, at, True), l.element(source, where),
@@ -282,21 +282,15 @@ def padded(l: Lowering, op: Op) -> Buffer:
     """The input of a convolution with its padding, and zeros between its elements."""
     x, d = op.operands[0], op.attrs["dimension_numbers"]
     rank = len(d.input_spatial_dimensions)
-    spread, around = attribute(op, "lhs_dilation", 1, rank), paddings(op, rank)
-    if all(n == 1 for n in spread) and all(pair == (0, 0) for pair in around):
+    dilation, around = attribute(op, "lhs_dilation", 1, rank), paddings(op, rank)
+    if all(n == 1 for n in dilation) and all(pair == (0, 0) for pair in around):
         return l.stored(x)
     low, high, between = ([0] * x.rank for _ in range(3))
     for i, axis in enumerate(d.input_spatial_dimensions):
-        low[axis], high[axis], between[axis] = around[i][0], around[i][1], spread[i] - 1
+        low[axis], high[axis], between[axis] = around[i][0], around[i][1], dilation[i] - 1
     shape = [max(n + max(n - 1, 0) * k + a + b, 0) for n, k, a, b in zip(x.shape, between, low, high)]
     with l.kernel():
         made = l.temporary(of(x.dtype), *shape)
         fill(l, made, literal(0, made.ctype))
-        first = [max(0, -(b // (i + 1))) if b < 0 else 0 for b, i in zip(low, between)]
-        last = [min(n, -(-(m - b) // (i + 1))) for n, m, b, i in zip(x.shape, shape, low, between)]
-        counts = [b - a for a, b in zip(first, last)]
-        if min(counts, default=1) > 0:
-            with l.w.loops(counts) as at:
-                place = [i + a for i, a in zip(at, first)]
-                l.put(made, [i * (n + 1) + b for i, n, b in zip(place, between, low)], Scope(l).get(x, place))
+        spread(l, made, x, low, between)
     return made

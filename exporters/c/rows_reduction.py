@@ -10,6 +10,7 @@ from aot.exporters.stablehlo import Block, Op
 from .index import Index, flat
 from .lowering import Lowering, Scope, row
 from .memory import Buffer
+from .rows_movement import fill
 from .types import CType, of
 
 LANES = 16          # partial sums of a long sum of floats: they are added in parallel, and rounding errors stay small
@@ -201,8 +202,7 @@ def select_and_scatter(l: Lowering, op: Op) -> None:
     before, values, given = [low for low, _ in paddings(op, rank)], l.stored(x), l.stored(source)
     with l.kernel():
         out = l.new(op.result)
-        with l.w.loop(out.storage.size) as i:
-            l.put(out.reshaped((out.storage.size,)), [i], l.value(init))
+        fill(l, out, l.value(init))
         with l.w.loops(source.shape) as at:
             best, held = l.w.name("p"), l.w.name("a")
             l.w.line(f"ptrdiff_t {best} = -1;")
