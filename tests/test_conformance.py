@@ -70,6 +70,22 @@ def test_programs_survive_being_kept(tmp_path):
             assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
+def test_programs_prepared_by_two_processes_at_once(tmp_path, monkeypatch):
+    """The one that ends last takes the folder of the first and leaves nothing of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    sample = list(programs.members(programs.SAMPLE))[:1]
+
+    def members(path):
+        monkeypatch.setattr(programs, "members", lambda path: sample)
+        first.append(programs.prepared(path))
+        yield from sample
+
+    first: list = []
+    monkeypatch.setattr(programs, "members", members)
+    assert programs.prepared(programs.SAMPLE) == first[0]
+    assert os.listdir(tmp_path / "aot-conformance") == [first[0].name] and any(first[0].iterdir())
+
+
 def test_xla_computes_what_is_expected():
     folder = programs.prepared(programs.SAMPLE)
     outcomes = sweep(names_in(folder)[::3], folder, "xla", workers=1)

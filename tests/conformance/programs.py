@@ -53,6 +53,9 @@ def prepared(path: Path) -> Path:
             for name, text in members(path):
                 save(made, prepare(name, text))
             made.rename(folder)
+        except OSError:
+            if not folder.exists():  # else another process prepared the same programs meanwhile
+                raise
         finally:
             shutil.rmtree(made, ignore_errors=True)
     return folder
