@@ -44,9 +44,9 @@ _EXPORTS = {
     **dict.fromkeys(("checkpoint", "remat", "checkpoint_policies"), "aot.ad_checkpoint"),
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient"), "aot.custom"),
 }
-_MODULES = tuple("""ad ad_checkpoint api array artifact build cache callbacks core custom custom_batching
+_MODULES = tuple("""ad ad_checkpoint api api_util array artifact build cache callbacks core custom custom_batching
                     custom_derivatives debug distributed dlpack
-                    dtypes errors experimental export ffi flatten_util image lax manifest memory mlir monitoring nn numpy ops
+                    dtypes errors experimental export extend ffi flatten_util image interpreters lax manifest memory mlir monitoring nn numpy ops
                     profiler project random ref scipy sharding
                     spec stages targets test_util trace tree tree_util typing version xla""".split())
 

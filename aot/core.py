@@ -8,12 +8,15 @@ from typing import Any, Sequence
 from aot.trace import Jaxpr, ShapedArray, Trace, Tracer, base_trace, tracing
 from aot.trace import eval_jaxpr as _eval_jaxpr
 from aot.trace.aval import AbstractValue
+from aot.trace.aval import _typeof as pytype_aval_mappings
 from aot.trace.jaxpr import Atom
 from aot.transforms.more import ensure_compile_time_eval
 
 ParamDict = dict[str, Any]      # the parameters of an equation
 Value = Any                     # what a variable of a jaxpr stands for
 
+
+# pytype_aval_mappings: type of values that functions take -> value to ShapedArray
 
 def eval_jaxpr(jaxpr: Any, consts: Sequence, *args: Any, propagate_source_info: bool = True) -> list:
     """The results of a jaxpr on args, with consts for its constvars.  propagate_source_info has no effect: it always is."""
@@ -37,4 +40,4 @@ def min_dim(d1: Any, d2: Any) -> int:
 
 
 __all__ = ["AbstractValue", "Atom", "ParamDict", "ShapedArray", "Trace", "Tracer", "Value", "ensure_compile_time_eval",
-           "eval_context", "eval_jaxpr", "max_dim", "min_dim"]
+           "eval_context", "eval_jaxpr", "max_dim", "min_dim", "pytype_aval_mappings"]

@@ -188,6 +188,7 @@ def _onto(axis, ct, d, want):
 
 class CustomJvp(Primitive):
     """A call whose derivative is given.  In a jaxpr only; elsewhere the call object itself is used."""
+    multiple_results = True
     name = "custom_jvp_call"
     batch_consts = True
 
@@ -261,6 +262,7 @@ class CustomVjp(CustomJvp):
 
 class CustomLin(Primitive):
     """The linear map of a custom_vjp: known only by its transpose."""
+    multiple_results = True
     name = "custom_lin"
 
     def infer(self, *avals, out_avals, **_): return list(out_avals)

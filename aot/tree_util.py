@@ -113,6 +113,11 @@ def is_tree_node(typ: type) -> bool:
 
 # ---- map and reduce --------------------------------------------------------------------------------------------------
 
+class _NodeTypes:
+    """The types of interior nodes, as a set that can be asked."""
+    def __contains__(self, typ: type) -> bool: return is_tree_node(typ)
+
+
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     """Apply `f` to each leaf of `tree` and the matching subtrees of `rest`; the results in the structure of `tree`.
 

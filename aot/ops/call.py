@@ -5,6 +5,7 @@ from typing import Any, Sequence
 
 from aot.errors import UnexpectedTracerError
 from aot.trace import (
+    ClosedJaxpr,
     Eqn,
     Jaxpr,
     Primitive,
@@ -26,10 +27,11 @@ from aot.transforms.discharge import contents, discharged, refuse_cells, run_in_
 
 class Holder(Primitive):
     """Holds jaxprs among its params, and does what they do."""
-    batch_consts = holds = True
+    batch_consts = holds = multiple_results = True
 
     def bind(self, *args, **params) -> list:
         """bind(self, ...) for derived jaxprs: the tracers that they hold become operands."""
+        params = {k: v.without_consts() if type(v) is ClosedJaxpr else v for k, v in params.items()}
         if any(map(captured_by, subjaxprs(params))):
             args, params = self.opened(args, params)
         return bind(self, *args, **params)

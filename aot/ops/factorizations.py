@@ -103,6 +103,7 @@ def symmetrized(a): return ew.mul(ew.add(a, H(a)), lit(a, 0.5))
 
 class Factorization(MatrixPrimitive):
     """tangents(outputs, a, da, **params) -> output tangents; one operand."""
+    multiple_results = True
 
     def tangents(self, outs, a, da, **params) -> list: raise self.missing("jvp")
 
@@ -214,6 +215,7 @@ def solve_lower(l, b, **kw): return triangular_solve(l, b, left_side=True, lower
 
 class Cholesky(Factorization):
     name = "cholesky"
+    multiple_results = False
 
     def infer(self, a): return lp.potrf_p.infer(a)
 

@@ -85,6 +85,7 @@ class MatrixPrimitive(Primitive):
 class Potrf(MatrixPrimitive, NonDifferentiable):
     """Lower Cholesky factor; entries above the diagonal are left as they were."""
     name = "potrf"
+    multiple_results = True
 
     def infer(self, a):
         matrix(a, "cholesky", square=True)
@@ -99,6 +100,7 @@ class Potrf(MatrixPrimitive, NonDifferentiable):
 class Getrf(MatrixPrimitive, NonDifferentiable):
     """LU in one matrix, and the row exchanged with each row (0-based)."""
     name = "getrf"
+    multiple_results = True
 
     def infer(self, a):
         batch, m, n = matrix(a, "lu")
@@ -115,6 +117,7 @@ class Getrf(MatrixPrimitive, NonDifferentiable):
 class Geqrf(MatrixPrimitive, NonDifferentiable):
     """QR as R and Householder reflectors below it, with their scales."""
     name = "geqrf"
+    multiple_results = True
 
     def infer(self, a):
         batch, m, n = matrix(a, "geqrf")
@@ -126,6 +129,7 @@ class Geqrf(MatrixPrimitive, NonDifferentiable):
 class Geqp3(MatrixPrimitive, NonDifferentiable):
     """QR with column pivoting: (factors, 1-based column order, scales)."""
     name = "geqp3"
+    multiple_results = True
 
     def infer(self, a, jpvt):
         batch, m, n = matrix(a, "geqp3")
@@ -164,6 +168,7 @@ class Ormqr(MatrixPrimitive, NonDifferentiable):
 class Heevd(MatrixPrimitive, NonDifferentiable):
     """Eigenvectors and ascending eigenvalues of a Hermitian matrix."""
     name = "heevd"
+    multiple_results = True
 
     def infer(self, a, *, lower):
         batch, n, _ = matrix(a, "eigh", square=True)
@@ -182,6 +187,7 @@ class Heevd(MatrixPrimitive, NonDifferentiable):
 class Geev(MatrixPrimitive, NonDifferentiable):
     """Eigenvalues, left and right eigenvectors of a general matrix (complex)."""
     name = "geev"
+    multiple_results = True
 
     def infer(self, a, *, left, right):
         batch, n, _ = matrix(a, "eig", square=True)
@@ -205,6 +211,7 @@ class Geev(MatrixPrimitive, NonDifferentiable):
 class Gesdd(MatrixPrimitive, NonDifferentiable):
     """Singular values, and (compute_uv) U and V^H; divide and conquer, or QR iteration."""
     name = "gesdd"
+    multiple_results = True
 
     def infer(self, a, *, full_matrices, compute_uv, qr_iteration):
         batch, m, n = matrix(a, "svd")
@@ -234,6 +241,7 @@ def _empty_svd(outs):
 class Gees(MatrixPrimitive, NonDifferentiable):
     """Schur form T and vectors Z: a = Z T Z^H."""
     name = "schur"
+    multiple_results = True
 
     def infer(self, a, *, compute_vectors):
         matrix(a, "schur", square=True)
@@ -251,6 +259,7 @@ class Gees(MatrixPrimitive, NonDifferentiable):
 class Gehrd(MatrixPrimitive, NonDifferentiable):
     """Hessenberg form with Householder reflectors below it, and their scales."""
     name = "hessenberg"
+    multiple_results = True
 
     def infer(self, a):
         batch, n, _ = matrix(a, "hessenberg", square=True)
@@ -266,6 +275,7 @@ class Gehrd(MatrixPrimitive, NonDifferentiable):
 class Sytrd(MatrixPrimitive, NonDifferentiable):
     """Tridiagonal form of a Hermitian matrix: (reflectors, diagonal, off-diagonal, scales)."""
     name = "tridiagonal"
+    multiple_results = True
 
     def infer(self, a, *, lower):
         batch, n, _ = matrix(a, "tridiagonal", square=True)

@@ -92,6 +92,7 @@ def stop_gradient(x: Any):
 
 class DevicePut(StopGradient):
     """A value on another device; the identity in a program for one device."""
+    multiple_results = True
     name = "device_put"
 
     def jvp(self, primals, tangents):

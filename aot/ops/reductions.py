@@ -319,6 +319,7 @@ cumlogsumexp = _cumulative(cumlogsumexp_p, "log-sum-exp")
 
 class GeneralReduce(Primitive):
     """Reduce several operands at once with a user's computation: (accumulators, elements) -> accumulators."""
+    multiple_results = True
     name = "reduce"
 
     def infer(self, *avals, computation, jaxpr, dimensions):

@@ -34,6 +34,7 @@ class RandomAlgorithm(enum.IntEnum):
 
 class RngBitGenerator(NonDifferentiable):
     """(state words) -> (new state, random bits of `shape` and `dtype`)."""
+    multiple_results = True
     name = "rng_bit_generator"
 
     def infer(self, key, *, shape, dtype, algorithm, out_sharding=None):

@@ -52,6 +52,7 @@ def less(xs: Sequence, ys: Sequence):
 
 class Sort(Primitive):
     """Sort several arrays together along one dimension by the first num_keys of them."""
+    multiple_results = True
     name = "sort"
 
     def infer(self, *xs, dimension, is_stable, num_keys):
@@ -115,6 +116,7 @@ def sort_key_val(keys, values, dimension: int = -1, is_stable: bool = True):
 
 class TopK(Primitive):
     """The k largest elements along the last axis, in order, and their indices."""
+    multiple_results = True
     name = "top_k"
 
     def infer(self, x, *, k):

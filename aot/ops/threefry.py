@@ -32,6 +32,7 @@ def uint_dtype(bits: int) -> np.dtype:
 
 class Threefry2x32(NonDifferentiable):
     """(k1, k2, x0, x1) -> two hashed words; elementwise, scalars and dimensions of size 1 broadcast."""
+    multiple_results = True
     name = "threefry2x32"
 
     def infer(self, *avals):

@@ -208,6 +208,7 @@ def select_and_scatter_add(source, operand, largest: bool, window_dimensions, wi
 
 class GeneralWindow(Window):
     """Windowed reduction of several operands by a user's computation."""
+    multiple_results = True
     name = "reduce_window"
 
     def infer(self, *avals, jaxpr, **params):

@@ -13,7 +13,7 @@ from aot.array_methods import ArrayMethods
 from aot.config import gate
 from aot.source import recorded_frame
 from aot.trace.aval import ShapedArray, typeof
-from aot.trace.jaxpr import Eqn, Jaxpr, Literal, Var
+from aot.trace.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, replaced
 from aot.trace.refs import AbstractRef, Ref, refuse_as_array, whole
 
 
@@ -35,6 +35,7 @@ class Primitive:
     holds = False       # jaxprs among its params
     recomputes = False  # its derivative runs the jaxpr that it holds again
     makes_ref = False   # a new reference
+    multiple_results = call_primitive = map_primitive = False       # for those who evaluate jaxprs themselves: see `bind`
 
     def infer(self, *avals: ShapedArray, **params) -> list[ShapedArray]: raise self.missing("infer")
     def lower(self, e, ins, outs, *xs, **params) -> list[str]: raise self.missing("lower")
@@ -58,6 +59,13 @@ class Primitive:
     def uses_axis(self, name: Any, params: dict) -> bool: return False
     def shown(self, params: dict) -> dict: return dict(sorted(params.items()))      # what printing shows, in order
     def rebind(self, args, params) -> list: return state.trace.process(self, args, params)
+
+    def bind(self, *args, **params) -> Any:
+        """An equation evaluated: the list of its results with multiple_results, else its one result."""
+        outs = self.rebind(args, {k: v.without_consts() if type(v) is ClosedJaxpr else v for k, v in params.items()})
+        return outs if self.multiple_results else outs[0]
+
+    def get_bind_params(self, params: dict) -> tuple[list, dict]: return [], params
 
     def __repr__(self): return self.name
 
@@ -344,7 +352,7 @@ def stage_closed(f, avals: Sequence[ShapedArray], name: str = "") -> Jaxpr:
     if not captured:
         return jaxpr
     literals = {v: Literal(x, x.aval) for v, x in zip(jaxpr.invars, captured)}
-    return _replaced(jaxpr, jaxpr.invars[len(captured):], lambda x: literals.get(x, x) if type(x) is Var else x)
+    return replaced(jaxpr, jaxpr.invars[len(captured):], lambda x: literals.get(x, x) if type(x) is Var else x)
 
 
 def captured_by(jaxpr: Jaxpr) -> list[Tracer]:
@@ -359,15 +367,9 @@ def opened(jaxpr: Jaxpr) -> Jaxpr:
     """The jaxpr with the tracers that it holds as leading inputs."""
     def make():
         inputs = {id(x): Var(x.aval) for x in captured_by(jaxpr)}
-        return _replaced(jaxpr, [*inputs.values(), *jaxpr.invars],
+        return replaced(jaxpr, [*inputs.values(), *jaxpr.invars],
                          lambda x: inputs.get(id(x.val), x) if type(x) is Literal else x)
     return jaxpr.memo("opened", make)
-
-
-def _replaced(jaxpr: Jaxpr, invars: list, atom: Any) -> Jaxpr:
-    """The jaxpr with other inputs, and atom(x) for each operand x."""
-    eqns = [Eqn(e.primitive, list(map(atom, e.invars)), e.outvars, e.params, e.source) for e in jaxpr.eqns]
-    return Jaxpr(invars, eqns, list(map(atom, jaxpr.outvars)), jaxpr.debug_name)
 
 
 def eval_jaxpr(jaxpr, args: Sequence) -> list:

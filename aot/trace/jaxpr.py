@@ -122,6 +122,11 @@ class ClosedJaxpr:
 
     literals = property(lambda self: self.consts)
 
+    def without_consts(self) -> Jaxpr:
+        """The same as a jaxpr in which the constants are literals."""
+        literals = {v: Literal(x, v.aval) for v, x in zip(self.constvars, self.consts)}
+        return replaced(self.inner, self.invars, lambda x: literals.get(x, x) if type(x) is Var else x) if literals else self.inner
+
     def __str__(self):
         from aot.trace.printing import jaxpr_text
         return jaxpr_text(self)
@@ -138,6 +143,12 @@ def subjaxprs(params: dict) -> Iterable[Jaxpr]:
             yield from (j for j in v if isinstance(j, Jaxpr))
 
 
+def replaced(jaxpr: Jaxpr, invars: list, atom: Callable) -> Jaxpr:
+    """The jaxpr with other inputs, and atom(x) for each operand x."""
+    eqns = [Eqn(e.primitive, list(map(atom, e.invars)), e.outvars, e.params, e.source) for e in jaxpr.eqns]
+    return Jaxpr(invars, eqns, list(map(atom, jaxpr.outvars)), jaxpr.debug_name)
+
+
 def hoist_consts(jaxpr: Jaxpr) -> ClosedJaxpr:
     """Array literals of the outermost equations become constvars, as `make_jaxpr` shows them."""
     seen: dict[int, tuple[Any, Var]] = {}
@@ -146,9 +157,7 @@ def hoist_consts(jaxpr: Jaxpr) -> ClosedJaxpr:
         if type(x) is Literal and x.aval.physical.shape and not isinstance(x.val, (bool, int, float, complex)):
             return seen.setdefault(id(x.val), (x.val, Var(x.aval)))[1]
         return x
-    eqns = [Eqn(e.primitive, [atom(x) for x in e.invars], e.outvars, e.params, e.source) for e in jaxpr.eqns]
-    inner = Jaxpr(jaxpr.invars, eqns, [atom(x) for x in jaxpr.outvars], jaxpr.debug_name)
-    return ClosedJaxpr(inner, [v for _, v in seen.values()], [x for x, _ in seen.values()])
+    return ClosedJaxpr(replaced(jaxpr, jaxpr.invars, atom), [v for _, v in seen.values()], [x for x, _ in seen.values()])
 
 
 def dce(jaxpr: Jaxpr, used_outputs: Sequence[bool] | None = None, keep_inputs: bool = True) -> tuple[Jaxpr, list[bool]]:

@@ -1,0 +1,121 @@
+"""`import jax` means this package from here on, so that code and libraries written for jax run on it unchanged.
+
+    import aot.as_jax       # first
+    import optax, flax
+
+`jax.numpy` is then `aot.numpy`, and so on; `jax.__version__` is the version of jax whose API this is.  The few private
+names that widely used libraries import from `jax._src` are in `_PRIVATE`.  Raises AotError where jax itself is imported
+already: arrays and tracers of the two do not mix.
+"""
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+import aot
+from aot.errors import AotError
+
+#: The version of jax whose names and meanings are followed.
+JAX_VERSION = "0.10.2"
+
+#: private module of jax -> {name there: where it is here; with () at its end, what a function returns}; "": all other names
+_PRIVATE: dict[str, dict[str, str]] = {
+    "jax._src": {},
+    "jax._src.ad_checkpoint": {"": "aot.ad_checkpoint"},
+    "jax._src.api": {"": "aot.api"},
+    "jax._src.api_util": {"": "aot.api_util"},
+    "jax._src.array": {"": "aot.array"},
+    "jax._src.checkify": {"": "aot.experimental.checkify"},
+    "jax._src.compiler": {},
+    "jax._src.config": {"": "aot.config"},
+    "jax._src.core": {"": "aot.extend.core", "get_aval": "aot.trace.typeof", "typeof": "aot.trace.typeof", "Ref": "aot.ref.Ref",
+                      **{n: f"aot.core.{n}" for n in ("AbstractValue", "Atom", "ShapedArray", "Trace", "Tracer", "eval_context",
+                                                      "ensure_compile_time_eval", "eval_jaxpr")}},
+    "jax._src.custom_derivatives": {"": "aot.custom_derivatives"},
+    "jax._src.dtypes": {"": "aot.dtypes", "DType": "typing.Any"},
+    "jax._src.lax": {"lax": "aot.lax"},
+    "jax._src.lax.lax": {"": "aot.lax"},
+    "jax._src.linear_util": {"": "aot.extend.linear_util"},
+    "jax._src.mesh": {"": "aot.sharding"},
+    "jax._src.numpy": {"": "aot.numpy"},
+    "jax._src.random": {"": "aot.random"},
+    "jax._src.sharding_impls": {"": "aot.sharding"},
+    "jax._src.state": {"AbstractRef": "aot.trace.refs.AbstractRef"},
+    "jax._src.state.types": {"AbstractRef": "aot.trace.refs.AbstractRef"},
+    "jax._src.traceback_util": {"api_boundary": "aot.source.api_boundary", "register_exclusion": "aot.source.register_internal",
+                                "_exclude_paths": "aot.source._internal_roots"},
+    "jax._src.tree_util": {"": "aot.tree_util", "_registry": "aot.tree_util._NodeTypes()"},
+    "jax._src.typing": {"": "aot.typing"},
+    "jax._src.xla_bridge": {"": "aot.extend.backend", "_backends": "aot.extend.backend.backends()"},
+}
+
+
+class _Jax(ModuleType):
+    """The module `jax`: the names of this package, and a version of its own."""
+    __version__ = JAX_VERSION
+    __version_info__ = tuple(map(int, JAX_VERSION.split(".")))
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return getattr(aot, name)
+        except AttributeError:
+            raise AttributeError(f"module 'jax' has no attribute {name!r}; it is aot {aot.__version__}, which follows jax "
+                                 f"{JAX_VERSION}") from None
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(aot)})
+
+
+class _Private(ModuleType):
+    """One of jax's private modules, with those of its names that are in `_PRIVATE`."""
+
+    def __getattr__(self, name: str) -> Any:
+        names = _PRIVATE[self.__name__]
+        if f"{self.__name__}.{name}" in _PRIVATE:
+            return importlib.import_module(f"{self.__name__}.{name}")
+        found = names.get(name) or ("" in names and not name.startswith("__") and f"{names['']}.{name}")
+        try:
+            module, _, attribute = str(found).removesuffix("()").rpartition(".")
+            value = getattr(importlib.import_module(module), attribute)
+        except (ValueError, AttributeError):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: it is private in jax, and aot has nothing "
+                                 "in its place. hint: use the public API") from None
+        return value() if found.endswith("()") else value
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds `jax` and the modules below it."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname == "jax" or fullname in _PRIVATE or fullname.startswith("jax.") and _exists(_ours(fullname)):
+            return importlib.util.spec_from_loader(fullname, self, is_package=True)
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Jax("jax") if spec.name == "jax" else _Private(spec.name) if spec.name in _PRIVATE else ModuleType(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if type(module) is ModuleType:
+            sys.modules[module.__name__] = importlib.import_module(_ours(module.__name__))      # the one module, under both names
+
+
+def _ours(name: str) -> str: return "aot" + name.removeprefix("jax")
+
+
+def _exists(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+if type(sys.modules.get("jax", None)) not in (type(None), _Jax):
+    raise AotError("jax is imported already, and arrays of jax and of aot do not mix",
+                   hint="`import aot.as_jax` before anything that imports jax")
+if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    sys.meta_path.insert(0, _Finder())
