@@ -35,7 +35,8 @@ def flatten_fun_nokwargs(f: Callable, store: Any, in_tree: Any, *args_flat: Any)
 
 def flatten_axes(name: str, treedef: Any, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False) -> list:
     """One entry of a prefix tree (where None is an entry) for each leaf of treedef."""
-    return broadcast_prefix(axis_tree, tree_unflatten(treedef, [object()] * treedef.num_leaves), is_leaf=lambda x: x is None, name=name)
+    full = tree_unflatten(treedef, [object()] * treedef.num_leaves)
+    return broadcast_prefix(axis_tree, full, is_leaf=lambda x: x is None, name=name)
 
 
 @transformation2
@@ -53,7 +54,8 @@ def argnums_partial(f: WrappedFun, dyn_argnums: int | Sequence[int], args: Seque
     return _partial(f, places, tuple(args)), [args[n] for n in places]
 
 
-def donation_vector(donate_argnums: Sequence[int], donate_argnames: Sequence[str], in_tree: Any, kws: bool = True) -> tuple[bool, ...]:
+def donation_vector(donate_argnums: Sequence[int], donate_argnames: Sequence[str], in_tree: Any,
+                    kws: bool = True) -> tuple[bool, ...]:
     """For each leaf of in_tree (of (args, kwargs), or of args with kws=False) whether it is donated."""
     args_tree, kwargs_tree = treedef_children(in_tree) if kws else (in_tree, None)
     flags = [n in tuple(donate_argnums) for n, tree in enumerate(treedef_children(args_tree)) for _ in range(tree.num_leaves)]

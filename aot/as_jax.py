@@ -78,13 +78,13 @@ class _Private(ModuleType):
         names = _PRIVATE[self.__name__]
         if f"{self.__name__}.{name}" in _PRIVATE:
             return importlib.import_module(f"{self.__name__}.{name}")
-        found = names.get(name) or ("" in names and not name.startswith("__") and f"{names['']}.{name}")
+        found = names.get(name) or (f"{names['']}.{name}" if "" in names and not name.startswith("__") else "")
         try:
-            module, _, attribute = str(found).removesuffix("()").rpartition(".")
+            module, _, attribute = found.removesuffix("()").rpartition(".")
             value = getattr(importlib.import_module(module), attribute)
         except (ValueError, AttributeError):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: it is private in jax, and aot has nothing "
-                                 "in its place. hint: use the public API") from None
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: it is private in jax, and aot has "
+                                 "nothing in its place. hint: use the public API") from None
         return value() if found.endswith("()") else value
 
 
@@ -101,7 +101,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         if type(module) is ModuleType:
-            sys.modules[module.__name__] = importlib.import_module(_ours(module.__name__))      # the one module, under both names
+            sys.modules[module.__name__] = importlib.import_module(_ours(module.__name__))     # one module, two names
 
 
 def _ours(name: str) -> str: return "aot" + name.removeprefix("jax")

@@ -26,8 +26,8 @@ control_flow_allowed_effects = _Effects()
 
 
 def _refuse(what: str) -> NotImplementedError:
-    return NotImplementedError(f"{what}: types and operations of hijax are not supported. hint: use arrays, pytrees of them, or "
-                               "references (new_ref); in flax.nnx, leave flax_hijax_variable off")
+    return NotImplementedError(f"{what}: types and operations of hijax are not supported. hint: use arrays, pytrees of them, "
+                               "or references (new_ref); in flax.nnx, leave flax_hijax_variable off")
 
 
 class HiPrimitive:

@@ -30,4 +30,5 @@ def seed_with_impl(impl: PRNGSpec, seed: int):
     return _key(seed, impl=impl)
 
 
-__all__ = ["define_prng_impl", "rbg_prng_impl", "seed_with_impl", "threefry2x32_p", "threefry_prng_impl", "unsafe_rbg_prng_impl"]
+__all__ = ["define_prng_impl", "rbg_prng_impl", "seed_with_impl", "threefry2x32_p", "threefry_prng_impl",
+           "unsafe_rbg_prng_impl"]

@@ -51,7 +51,8 @@ def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence, **_: Any) -> tup
     return ClosedJaxpr(Jaxpr(jaxpr.invars[n:], jaxpr.eqns, jaxpr.outvars), jaxpr.invars[:n], consts), jaxpr.out_avals, consts
 
 
-def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False) -> tuple[Jaxpr, list[bool]]:
+def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool],
+              instantiate: bool | Sequence[bool] = False) -> tuple[Jaxpr, list[bool]]:
     """The jaxpr of the used results, which takes the arguments that they need -> (jaxpr, which arguments it takes)."""
     pruned, used = dce(jaxpr, used_outputs)
     keep = [instantiate] * len(used) if isinstance(instantiate, bool) else instantiate

@@ -124,8 +124,10 @@ class ClosedJaxpr:
 
     def without_consts(self) -> Jaxpr:
         """The same as a jaxpr in which the constants are literals."""
+        if not self.constvars:
+            return self.inner
         literals = {v: Literal(x, v.aval) for v, x in zip(self.constvars, self.consts)}
-        return replaced(self.inner, self.invars, lambda x: literals.get(x, x) if type(x) is Var else x) if literals else self.inner
+        return replaced(self.inner, self.invars, lambda x: literals.get(x, x) if type(x) is Var else x)
 
     def __str__(self):
         from aot.trace.printing import jaxpr_text
