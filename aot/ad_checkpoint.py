@@ -13,7 +13,7 @@ import numpy as np
 from aot.arguments import resolve_static
 from aot.ops.call import Call, pjit_p, with_dots
 from aot.ops.families import LinearOp
-from aot.source import api_boundary
+from aot.source import api_boundary, wraps
 from aot.trace import (
     Eqn,
     Jaxpr,
@@ -240,7 +240,7 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[Any]
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     again = any(tree_flatten(prevent_cse)[0])
 
-    @functools.wraps(fun)
+    @wraps(fun)
     @api_boundary
     def checkpointed(*args, **kwargs):
         static, named = resolve_static(fun, nums, names)

@@ -1,13 +1,12 @@
 """The transformations and utilities that live at the top of the package, gathered."""
 from __future__ import annotations
 
-import functools
 from contextlib import ExitStack
 from typing import Any, Callable, Sequence
 
 from aot.array import Array, device_put_one
 from aot.dispatch import jit
-from aot.source import api_boundary
+from aot.source import api_boundary, wraps
 from aot.trace import ClosedJaxpr, hoist_consts, typeof
 from aot.trace import axis_env as bound_axis
 from aot.traced import described, trace_to_entry
@@ -38,7 +37,7 @@ def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (),
     axis_env: names and sizes of mapped axes that fun may speak to."""
     nums = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     @api_boundary
     def make_jaxpr_f(*args, **kwargs) -> Any:
         dynamic = tuple(x for i, x in enumerate(args) if i not in nums)
@@ -51,7 +50,7 @@ def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (),
             for name, size in axis_env or ():
                 stack.enter_context(bound_axis(name, size))
             entry = trace_to_entry(call, in_tree, [typeof(x) for x in leaves], getattr(fun, "__name__", "fun"), ())
-        closed: ClosedJaxpr = hoist_consts(entry.jaxpr)
+        closed: ClosedJaxpr = hoist_consts(entry.jaxpr, entry.captured)
         if not return_shape:
             return closed
         return closed, described(entry.out_tree, entry.jaxpr.out_avals)

@@ -9,10 +9,11 @@ from typing import Any, Callable, Sequence
 from aot import dtypes
 from aot.arguments import resolve_static
 from aot.custom_calls import JvpCall, VjpCall
-from aot.source import api_boundary
+from aot.source import api_boundary, wraps
 from aot.trace import Jaxpr, Zero, eval_jaxpr, is_zero, stage, state, tangent_aval, typeof
+from aot.trace.scalars import with_type
 from aot.transforms.jvp import instantiate_zero
-from aot.tree_util import register_pytree_node, tree_flatten
+from aot.tree_util import broadcast_prefix, register_pytree_node, tree_flatten, tree_structure
 
 
 def _name(fun: Callable) -> str: return getattr(fun, "__name__", str(fun))
@@ -34,7 +35,8 @@ class _Arguments:
         nums = decorated.nondiff_argnums
         self.static = {i: args[i] for i in nums if i < len(args)}
         self.dynamic = tuple(x for i, x in enumerate(args) if i not in nums)
-        self.leaves, self.in_tree = tree_flatten(self.dynamic)
+        leaves, self.in_tree = tree_flatten(self.dynamic)
+        self.leaves = list(map(with_type, leaves))
         self.box: dict[str, Any] = {}       # trees of results, set by whichever function runs first
 
     def merged(self, xs) -> list:
@@ -84,7 +86,7 @@ class custom_jvp:
         name, box = call.name, call.box
 
         def rule(primals, tangents):
-            ps = call.in_tree.unflatten(primals)
+            ps = call.in_tree.unflatten(map(with_type, primals))
             ts = call.in_tree.unflatten(map(symbolic_zero if self.symbolic_zeros else instantiate_zero, tangents))
             got = self.jvp(*call.static.values(), ps, ts)
             if not isinstance(got, (tuple, list)) or len(got) != 2:
@@ -155,6 +157,7 @@ class custom_vjp:
         name, box = call.name, call.box
 
         def fwd(perturbed, *xs):
+            xs = map(with_type, xs)
             got = self.fwd(*call.merged(map(CustomVJPPrimal, xs, perturbed) if self.symbolic_zeros else xs))
             if not isinstance(got, (tuple, list)) or len(got) != 2:
                 raise TypeError(f"Custom VJP fwd rule for function {name} must produce a pair (list or tuple of length "
@@ -195,14 +198,13 @@ def _flat_cotangents(name, back, dynamic) -> list:
 
 
 def _argument_cotangents(name: str, back: Any, argument: Any) -> list:
-    """The cotangents of one argument, of which None stands for zeros."""
+    """The cotangents of one argument, of which None stands for zeros; what stands for no array is left out."""
     leaves, tree = tree_flatten(argument)
-    if back is None:
-        return [Zero.like(x) for x in leaves]
-    cts, ct_tree = tree_flatten(back, is_leaf=lambda v: v is None)
-    if ct_tree != tree:
-        raise TypeError(f"Custom VJP bwd rule for {name} must produce cotangents with the structure of the "
-                        f"arguments: expected {tree}, got {ct_tree}.")
+    try:
+        cts = broadcast_prefix(back, argument, is_leaf=lambda v: v is None)
+    except ValueError:
+        raise TypeError(f"Custom VJP bwd rule for {name} must produce cotangents with the structure of the arguments: "
+                        f"expected {tree}, got {tree_structure(back, is_leaf=lambda v: v is None)}.") from None
     return [_checked_cotangent(name, c, tangent_aval(typeof(x))) for c, x in zip(cts, leaves)]
 
 
@@ -236,7 +238,7 @@ def custom_gradient(fun: Callable) -> Callable:
     def bwd(res, ct):
         return tuple(eval_jaxpr(res.jaxpr, [*res.captured, *tree_flatten(ct)[0]]))
     wrapped.defvjp(fwd, bwd)
-    return functools.wraps(fun)(lambda *args: wrapped(*args))
+    return wraps(fun)(lambda *args: wrapped(*args))
 
 
 class _Rule:

@@ -154,12 +154,14 @@ def replaceable(fwd: Callable, fun: Callable, name: str) -> Callable:
 # ---- zeros -----------------------------------------------------------------------------------------------------------
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of a value: zeros, of dtype float0 where it is no float; a SymbolicZero where asked for."""
+    """The zero tangents of a tree of values: zeros, of dtype float0 where it is no float; SymbolicZeros where asked for."""
     from aot.custom import SymbolicZero
+    return tree_map(SymbolicZero.from_primal_value if symbolic_zeros else _zero, val)
+
+
+def _zero(val: Any) -> Any:
     from aot.dtypes import float0
     from aot.ops.shape import zeros
-    if symbolic_zeros:
-        return SymbolicZero.from_primal_value(val)
     aval = tangent_aval(typeof(val))
     if aval.dtype == float0:
         return np.zeros(aval.shape, float0)

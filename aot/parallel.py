@@ -10,7 +10,7 @@ from aot import dtypes, xla
 from aot.array import Array
 from aot.ops.spmd import local_aval, manual_axes, shard_map_p, sharding_constraint_p
 from aot.sharding import Infer, Mesh, NamedSharding, PartitionSpec, Sharding, get_mesh
-from aot.source import api_boundary
+from aot.source import api_boundary, wraps
 from aot.trace import ShapedArray, bind, bind1, is_tracer, stage, state, typeof
 from aot.tree_util import broadcast_prefix, tree_flatten, tree_map
 
@@ -46,7 +46,7 @@ def shard_map(f: Callable | None = None, /, *, out_specs: Any, in_specs: Any = I
         raise TypeError("shard_map needs in_specs: types do not tell how arguments are split. hint: in_specs=P('x'), or a "
                         "tuple with one for each argument")
 
-    @functools.wraps(f)
+    @wraps(f)
     @api_boundary
     def mapped(*args):
         over = mesh if mesh is not None else get_mesh()
@@ -125,7 +125,7 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
     static = (static_broadcasted_argnums,) if isinstance(static_broadcasted_argnums, int) else tuple(static_broadcasted_argnums)
     programs: dict[Any, Callable] = {}
 
-    @functools.wraps(fun)
+    @wraps(fun)
     @api_boundary
     def mapped(*args, **kwargs):
         fixed = {i: args[i] for i in static if i < len(args)}

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, Hashable, Iterator, Sequence
 import numpy as np
 
 from aot import xla
+from aot.source import wraps
 from aot.trace import state
 
 AxisName = Hashable
@@ -396,6 +396,13 @@ class NamedSharding(Sharding):
     def is_fully_replicated(self) -> bool:
         return all(self.mesh.shape[a] == 1 for i in range(len(self.spec)) for a in self.spec.axes(i))
 
+    def update(self, *, mesh: AbstractMesh | None = None, spec: Any = None, memory_kind: str | None = None) -> NamedSharding:
+        """The same with another mesh, spec (a PartitionSpec, or its entries) or memory kind."""
+        if spec is not None and not isinstance(spec, PartitionSpec):
+            spec = PartitionSpec(*spec)
+        return NamedSharding(mesh or self.mesh, self.spec if spec is None else spec,
+                             memory_kind=memory_kind or self.memory_kind)
+
     def tiles(self, ndim: int) -> tuple[tuple[int, ...], list[int]]:
         """(tiles in each dimension, device positions in tile order, replicas last)."""
         if len(self.spec) > ndim:
@@ -498,7 +505,7 @@ def _resharded(f: Callable | None, name: str, option: str, axes: Any, given: Any
     if f is None:
         return lambda g: _resharded(g, name, option, axes, given)
 
-    @functools.wraps(f)
+    @wraps(f)
     def call(*args, **kwargs):
         where = kwargs.pop(option, None) if given is None else given
         if where is None:

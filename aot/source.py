@@ -54,6 +54,11 @@ def is_internal(code: CodeType) -> bool:
     return known
 
 
+def is_users_frame(frame: FrameType) -> bool:
+    """Whether a frame runs code outside this package."""
+    return not is_internal(frame.f_code)
+
+
 def is_internal_path(path: str) -> bool:
     """Whether a file or folder is one of the compiler's."""
     return path.startswith(tuple(_internal_roots))
@@ -226,6 +231,12 @@ def _without_internal(tb: TracebackType | None) -> TracebackType | None:
     for step in reversed(kept):
         result = TracebackType(result, step.tb_frame, step.tb_lasti, step.tb_lineno)
     return result
+
+
+def wraps(fun: Callable) -> Callable[[F], F]:
+    """functools.wraps for any callable: what is no name among its `__name__` and the like is not taken over."""
+    named = [n for n in ("__module__", "__name__", "__qualname__") if isinstance(getattr(fun, n, None), str)]
+    return functools.wraps(fun, assigned=(*named, "__doc__"))
 
 
 def api_boundary(function: F) -> F:

@@ -23,7 +23,7 @@ from aot.ops.indexing import GatherScatterMode, inside, window_sizes
 from aot.ops.reductions import reduce_and, reduce_or
 from aot.ops.scan import scan_p
 from aot.ops.shape import broadcast_to, zeros
-from aot.source import api_boundary, code_line, user_frame, where
+from aot.source import api_boundary, code_line, user_frame, where, wraps
 from aot.trace import (
     Eqn,
     Jaxpr,
@@ -383,7 +383,7 @@ def checkify(f: Callable, errors: Iterable[ErrorCategory] = user_checks) -> Call
     errors: user_checks, nan_checks, div_checks, float_checks, index_checks, automatic_checks, all_checks, or a union."""
     collector = Collector(errors)
 
-    @functools.wraps(f)
+    @wraps(f)
     @api_boundary
     def checked(*args, **kwargs):
         leaves, in_tree = tree_flatten((args, kwargs))

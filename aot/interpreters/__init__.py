@@ -1,4 +1,4 @@
-"""Pieces of the transformations, for libraries that transform jaxprs themselves."""
-from aot.interpreters import partial_eval, xla
+"""Pieces of the transformations, for libraries that define primitives or transform jaxprs themselves."""
+from aot.interpreters import ad, batching, mlir, partial_eval, xla
 
-__all__ = ["partial_eval", "xla"]
+__all__ = ["ad", "batching", "mlir", "partial_eval", "xla"]

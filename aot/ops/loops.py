@@ -96,6 +96,9 @@ def _with_operand(what: str, operands: tuple, operand: Any) -> tuple:
 def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand: Any = _NO_OPERAND):
     """true_fun(*operands) if pred else false_fun(*operands); only the chosen branch runs (not so under vmap over
     pred, where both do).  Both must return the same types."""
+    if callable(false_fun) and not callable(true_fun) and len(operands) == 2 and callable(operands[1]):
+        (true_operand, on_true), (false_operand, on_false) = (true_fun, false_fun), operands     # an operand for each
+        return cond(pred, lambda x, _: on_true(x), lambda _, x: on_false(x), true_operand, false_operand)
     if not (callable(true_fun) and callable(false_fun)):
         raise TypeError("lax.cond: true_fun and false_fun arguments should be callable.")
     operands = _with_operand("cond", operands, operand)
@@ -215,7 +218,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
     if not (callable(body_fun) and callable(cond_fun)):
         raise TypeError("lax.while_loop: body_fun and cond_fun arguments should be callable.")
     if config.disable_jit and not any(map(is_tracer, tree_leaves(init_val))):
-        val = init_val
+        val = tree_map(ew.asarray, init_val)
         while cond_fun(val):
             val = body_fun(val)
         return val

@@ -24,10 +24,13 @@ class AbstractValue:
 
 
 class ShapedArray(AbstractValue):
-    """Shape, dtype and weak_type of a value.  Immutable; equal by value."""
+    """Shape, dtype and weak_type of a value.  Immutable; equal by value.
+
+    sharding and manual_axis_type have no effect: types do not tell how a value is split."""
     __slots__ = ("shape", "dtype", "weak_type", "_hash", "_mlir")
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, weak_type: bool = False):
+    def __init__(self, shape: tuple[int, ...], dtype: Any, weak_type: bool = False, *, sharding: Any = None,
+                 manual_axis_type: Any = None):
         self.shape, self.dtype, self.weak_type = shape, dtype, weak_type
         self._hash = self._mlir = None
 
@@ -56,7 +59,7 @@ class ShapedArray(AbstractValue):
                 "left to the compiler here. hint: ask a concrete array for `x.sharding`, or use lax.with_sharding_constraint")
         return NamedSharding(mesh, PartitionSpec(*[None] * self.ndim))
 
-    def update(self, shape=None, dtype=None, weak_type=None) -> ShapedArray:
+    def update(self, shape=None, dtype=None, weak_type=None, sharding=None, manual_axis_type=None) -> ShapedArray:
         return ShapedArray(self.shape if shape is None else shape, self.dtype if dtype is None else dtype,
                            self.weak_type if weak_type is None else weak_type)
 

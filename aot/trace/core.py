@@ -52,6 +52,7 @@ class Primitive:
     text: Any = None        # text(eqn, names of results, *names of operands) -> how jaxprs show it
     evaluate: Any = None    # evaluate(args, params) -> results, where concrete values need more than the lowering
     known: Any = None       # known(args, params) -> results, `Linear` where they depend on `Linear` args, if some do not
+    transposes_zeros = False    # True: `transpose` is also asked where all cotangents are Zero
     batch_consts = False    # True: `vmap` is also asked when no operand is batched (collectives, axis_index)
 
     def effects(self, **params) -> frozenset: return frozenset()
@@ -80,6 +81,7 @@ class Trace:
     """What happens to a primitive.  Rules run with `parent` current."""
     parent: Any = None          # the trace that rules run under; None for the base
     tag: Any = None             # shared by traces that accept each other's tracers
+    main = property(lambda self: self.tag or self)
 
     def process(self, prim: Primitive, args: Sequence, params: dict) -> list:
         raise NotImplementedError
@@ -175,6 +177,7 @@ class Tracer(ArrayMethods):
     ndim = property(lambda self: len(self.aval.shape))
     size = property(lambda self: self.aval.size)
     weak_type = property(lambda self: self.aval.weak_type)
+    _trace = property(lambda self: self.owner)
     __hash__ = None  # type: ignore[assignment]
 
     # Of a reference these are the operations of references.

@@ -151,15 +151,17 @@ def replaced(jaxpr: Jaxpr, invars: list, atom: Callable) -> Jaxpr:
     return Jaxpr(invars, eqns, list(map(atom, jaxpr.outvars)), jaxpr.debug_name)
 
 
-def hoist_consts(jaxpr: Jaxpr) -> ClosedJaxpr:
-    """Array literals of the outermost equations become constvars, as `make_jaxpr` shows them."""
-    seen: dict[int, tuple[Any, Var]] = {}
+def hoist_consts(jaxpr: Jaxpr, captured: Sequence = ()) -> ClosedJaxpr:
+    """Captured tracers (the first inputs) and array literals of the outermost equations become constvars, as `make_jaxpr`
+    shows them."""
+    n = len(captured)
+    seen: dict[int, tuple[Any, Var]] = {id(x): (x, v) for x, v in zip(captured, jaxpr.invars)}
 
     def atom(x):
         if type(x) is Literal and x.aval.physical.shape and not isinstance(x.val, (bool, int, float, complex)):
             return seen.setdefault(id(x.val), (x.val, Var(x.aval)))[1]
         return x
-    return ClosedJaxpr(replaced(jaxpr, jaxpr.invars, atom), [v for _, v in seen.values()], [x for x, _ in seen.values()])
+    return ClosedJaxpr(replaced(jaxpr, jaxpr.invars[n:], atom), [v for _, v in seen.values()], [x for x, _ in seen.values()])
 
 
 def dce(jaxpr: Jaxpr, used_outputs: Sequence[bool] | None = None, keep_inputs: bool = True) -> tuple[Jaxpr, list[bool]]:

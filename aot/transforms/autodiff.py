@@ -1,7 +1,6 @@
 """The user-facing derivatives: jvp, linearize, vjp, grad, jacobians and hessian, over pytrees."""
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any, Callable, Sequence
 
@@ -10,7 +9,7 @@ import numpy as np
 from aot import dtypes
 from aot.array import asarray
 from aot.ops.families import kind
-from aot.source import api_boundary
+from aot.source import api_boundary, wraps
 from aot.trace import Linear, Zero, eval_jaxpr, tangent_aval, typeof
 from aot.trace.refs import is_ref
 from aot.transforms.jvp import instantiate_zero, jvp_flat
@@ -120,21 +119,20 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
         check_value(x, "linearize was given an argument")
     flat, box = flat_function(fun, tree, has_aux)
     outs, jaxpr, residuals, out_nonzero = linearize_flat(flat, xs)
-    out_tree, out_avals = box["out_tree"], [tangent_aval(typeof(x)) for x in outs]
+    out_tree, in_avals, out_avals = box["out_tree"], list(map(typeof, xs)), [tangent_aval(typeof(x)) for x in outs]
 
-    def f_jvp(*tangents):
+    def f_jvp(residuals, *tangents):
         ts, t_tree = tree_flatten(tangents)
         if t_tree != tree:
             raise TypeError(f"linearized function called with tangents of structure {t_tree}, but its inputs have "
                             f"structure {tree}")
-        for x, t in zip(xs, ts):
-            _check_tangent(x, t)
-        active = [t for x, t in zip(xs, ts) if tangent_aval(typeof(x)).dtype != dtypes.float0]
+        for a, t in zip(in_avals, ts):
+            _check_tangent(a, t)
+        active = [t for a, t in zip(in_avals, ts) if tangent_aval(a).dtype != dtypes.float0]
         dots = iter(eval_jaxpr(jaxpr, [*residuals, *active]))
         return out_tree.unflatten([_result(next(dots) if nz else Zero(a))
                                    for nz, a in zip(out_nonzero, out_avals)])
-    pushforward = Partial(f_jvp)
-    out = out_tree.unflatten(outs), pushforward
+    out = out_tree.unflatten(outs), Partial(f_jvp, residuals)
     return (*out, strip_aux(box["aux"], _primal)) if has_aux else out
 
 
@@ -242,7 +240,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()):
     jaxpr, captured = stage(flat, avals)
     out_avals = jaxpr.out_avals
 
-    def transposed(ct):
+    def transposed(captured, ct):
         cts, ct_tree = tree_flatten(ct)
         if ct_tree != box["out_tree"]:
             raise TypeError(f"cotangent tree does not match function output, expected {box['out_tree']} but got {ct_tree}")
@@ -252,7 +250,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()):
                                 f"{typeof(c).str_short()}")
         grads = transpose_flat(jaxpr, [*captured, *map(Linear, avals)], cts)
         return tree.unflatten(map(_result, grads))
-    return transposed
+    return Partial(transposed, captured)
 
 
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
@@ -261,7 +259,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
     _no_reduce_axes(reduce_axes)
     nums = _argnums(argnums)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     @api_boundary
     def value_and_grad_f(*args, **kwargs):
         f, dynamic = _partial(fun, args, kwargs, nums)
@@ -284,7 +282,7 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     """Function returning the gradient of the scalar fun with respect to argnums ((gradient, aux) when has_aux)."""
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     @api_boundary
     def grad_f(*args, **kwargs):
         value, g = both(*args, **kwargs)
@@ -391,7 +389,7 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     the argument with leaves of shape (*output shape, *input shape)."""
     nums = _argnums(argnums)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     @api_boundary
     def jacfun(*args, **kwargs):
         from aot.transforms.batching import vmap
@@ -419,7 +417,7 @@ def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     """Jacobian by reverse mode, one pass for each output element (all in one vmap)."""
     nums = _argnums(argnums)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     @api_boundary
     def jacfun(*args, **kwargs):
         from aot.transforms.batching import vmap

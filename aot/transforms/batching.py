@@ -1,10 +1,9 @@
 """The user-facing `vmap` over pytrees."""
 from __future__ import annotations
 
-import functools
 from typing import Any, Callable, Sequence
 
-from aot.source import api_boundary
+from aot.source import api_boundary, wraps
 from aot.trace import typeof
 from aot.transforms.vmap import Axis, to_dim, vmap_flat
 from aot.tree_util import broadcast_prefix, keystr, tree_flatten, tree_flatten_with_path, tree_leaves
@@ -69,7 +68,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
             raise TypeError("vmap in_axes must be an int, None, or (nested) container with those types as leaves, but "
                             f"got {in_axes}.")
 
-    @functools.wraps(fun)
+    @wraps(fun)
     @api_boundary
     def vmap_f(*args, **kwargs):
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):

@@ -151,7 +151,7 @@ def transpose_flat(jaxpr: Jaxpr, args: Sequence, cts: Sequence) -> list:
                 ct[v] = add_tangents(ct[v], c) if v in ct else c
         for e, ins in reversed(linear):
             outs = [ct.pop(v, None) for v in e.outvars]
-            if all(c is None for c in outs):
+            if all(c is None for c in outs) and not e.primitive.transposes_zeros:
                 continue
             source.set_current(e.source or outer)
             outs = [Zero(tangent_aval(v.aval)) if c is None else c for v, c in zip(e.outvars, outs)]

@@ -2,12 +2,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from typing import Any, Callable, Iterator, Sequence
 
 from aot.dispatch import jit
-from aot.source import api_boundary
-from aot.trace import base_trace, eval_jaxpr, hoist_consts, is_tracer, stage, tracing, typeof
+from aot.source import api_boundary, wraps
+from aot.trace import Trace, base_trace, eval_jaxpr, hoist_consts, is_tracer, stage, state, tracing, typeof
 from aot.trace.jaxpr import Jaxpr
 from aot.tree_util import tree_flatten
 
@@ -24,16 +23,15 @@ def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list]:
         outs, box["tree"] = tree_flatten(fun(*in_tree.unflatten(xs)))
         return outs
     jaxpr, captured = stage(flat, [typeof(x) for x in leaves], getattr(fun, "__name__", "fun"))
-    closed = hoist_consts(jaxpr)
-    consts = [*captured, *closed.consts]
-    n, inner = len(captured), closed.inner
+    closed = hoist_consts(jaxpr, captured)
+    consts, inner = closed.consts, closed.inner
+    body = Jaxpr([*closed.constvars, *inner.invars], inner.eqns, inner.outvars)
 
     def converted(*args):
         plain, given = args[:len(args) - len(consts)], args[len(args) - len(consts):]
         xs, tree = tree_flatten(plain)
         if tree != in_tree:
             raise TypeError(f"the converted function was made for arguments of structure {in_tree}, got {tree}")
-        body = Jaxpr([*inner.invars[:n], *closed.constvars, *inner.invars[n:]], inner.eqns, inner.outvars)
         return box["tree"].unflatten(eval_jaxpr(body, [*given, *xs]))
     return converted, consts
 
@@ -58,10 +56,30 @@ def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = Fal
     return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)
 
 
+class _Folding(Trace):
+    """Runs what has no traced operand now, and leaves the rest to the trace outside."""
+
+    def __init__(self, parent: Trace): self.parent = parent
+
+    def _of(self, args: Sequence) -> Trace: return self.parent if any(map(is_tracer, args)) else base_trace
+
+    def process(self, prim, args, params):
+        with tracing(self._of(args)) as trace:
+            return trace.process(prim, args, params)
+
+    def custom_jvp(self, call, args):
+        with tracing(self._of(args)) as trace:
+            return trace.custom_jvp(call, args)
+
+    def custom_vjp(self, call, args):
+        with tracing(self._of(args)) as trace:
+            return trace.custom_vjp(call, args)
+
+
 @contextlib.contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
-    """Run operations on concrete values now, even while something is being traced."""
-    with tracing(base_trace):
+    """Run operations on concrete values now, even while something is being traced.  Those on traced values are traced."""
+    with tracing(_Folding(state.trace)):
         yield
 
 
@@ -79,7 +97,7 @@ class named_scope(contextlib.ContextDecorator):
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:
     """fun as a named part of the program."""
-    @functools.wraps(fun)
+    @wraps(fun)
     def named(*args, **kwargs):
         with named_scope(name or getattr(fun, "__name__", "fun")):
             return fun(*args, **kwargs)

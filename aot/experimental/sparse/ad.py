@@ -1,7 +1,6 @@
 """Derivatives with respect to sparse arrays: within their sparsity pattern, as sparse arrays of the same indices."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import aot
 import aot.numpy as jnp
 from aot.experimental.sparse._base import JAXSparse
 from aot.experimental.sparse.bcoo import BCOO
+from aot.source import wraps
 from aot.tree_util import tree_flatten, tree_leaves, tree_map
 
 Array = Any
@@ -60,7 +60,7 @@ class _Arguments:
 def _derivative(transform: Callable, place: Callable, fun: Callable, argnums: int | Sequence[int], has_aux: bool,
                 options: dict) -> Callable:
     """fun's derivative by `transform` with respect to lists of data; place(x, d): what d is for the array x."""
-    @functools.wraps(fun)
+    @wraps(fun)
     def derivative(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             raise TypeError(f"{getattr(fun, '__name__', 'fun')}: derivatives of sparse functions take positional arguments "
@@ -76,7 +76,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
     """As `aot.value_and_grad`; the gradient of a sparse argument is sparse, with the same indices."""
     raw = _derivative(aot.value_and_grad, _same_pattern, fun, argnums, has_aux, kwargs)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def value_and_gradient(*args: Any, **kw: Any) -> Any:
         (value, data), arguments, placed = raw(*args, **kw)
         return value, arguments.result(placed(data))
@@ -87,7 +87,7 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     """As `aot.grad`; the gradient of a sparse argument is sparse, with the same indices."""
     both = value_and_grad(fun, argnums, has_aux, **kwargs)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def gradient(*args: Any, **kw: Any) -> Any:
         value, out = both(*args, **kw)
         return (out, value[1]) if has_aux else out
@@ -98,7 +98,7 @@ def _same_pattern(leaves: Sequence, data: Sequence) -> list: return [_with_data(
 
 
 def _jacobian(transform: Callable, fun: Callable, argnums: int | Sequence[int], has_aux: bool, options: dict) -> Callable:
-    @functools.wraps(fun)
+    @wraps(fun)
     def dense(*args: Any) -> Any:
         out = fun(*args)
         if any(map(_is_sparse, tree_leaves(out[0] if has_aux else out, is_leaf=_is_sparse))):
@@ -106,7 +106,7 @@ def _jacobian(transform: Callable, fun: Callable, argnums: int | Sequence[int], 
         return out
     raw = _derivative(transform, lambda leaves, d: d, dense, argnums, has_aux, options)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def jacobian_fun(*args: Any, **kw: Any) -> Any:
         out, arguments, _ = raw(*args, **kw)
         jacobians, aux = out if has_aux else (out, None)

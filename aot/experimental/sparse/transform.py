@@ -4,7 +4,6 @@ The function is traced with dense arrays of the same shapes; then its operations
 loops, branches and calls by jaxprs whose variables are the arrays that sparse values consist of."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +26,7 @@ from aot.experimental.sparse._values import (
 from aot.ops.call import pjit_p
 from aot.ops.control import cond_p, split, while_p
 from aot.ops.scan import scan_p
-from aot.source import api_boundary, replaying, set_current
+from aot.source import api_boundary, replaying, set_current, wraps
 from aot.trace import (
     Jaxpr,
     Literal,
@@ -55,7 +54,7 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
     """
     run = _run_traced if use_tracer else _run_staged
 
-    @functools.wraps(f)
+    @wraps(f)
     @api_boundary
     def sparse_f(*args, **params):
         leaves, tree = tree_flatten(args, is_leaf=lambda x: isinstance(x, JAXSparse))

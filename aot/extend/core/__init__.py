@@ -13,11 +13,11 @@ from aot import dtypes
 from aot.array import Array
 from aot.core import eval_jaxpr as _eval_jaxpr
 from aot.errors import InconclusiveDimensionOperation, JaxprTypeError
+from aot.extend.core.custom import Primitive
 from aot.trace import (
     ClosedJaxpr,
     Jaxpr,
     Literal,
-    Primitive,
     ShapedArray,
     Trace,
     Tracer,
@@ -105,6 +105,11 @@ def take_current_trace() -> Iterator[Trace]:
         yield trace
 
 
+def find_top_trace(args: Any = ()) -> Trace:
+    """The innermost running trace."""
+    return state.trace
+
+
 def set_current_trace(trace: Trace) -> AbstractContextManager:
     """A block whose operations a trace processes."""
     return tracing(trace)
@@ -148,7 +153,7 @@ def primal_dtype_to_tangent_dtype(dtype: Any) -> Any:
 
 __all__ = ["ClosedJaxpr", "DebugInfo", "DropVar", "Effect", "Effects", "InconclusiveDimensionOperation", "Jaxpr", "JaxprEqn",
            "JaxprTypeError", "Literal", "Primitive", "TraceTag", "Tracer", "Var", "array_types", "concrete_or_error",
-           "get_opaque_trace_state", "jaxpr_as_fun", "jaxprs_in_params", "mapped_aval", "new_jaxpr_eqn", "no_effects",
+           "find_top_trace", "get_opaque_trace_state", "jaxpr_as_fun", "jaxprs_in_params", "mapped_aval", "new_jaxpr_eqn", "no_effects",
            "primal_dtype_to_tangent_dtype", "set_current_trace", "subjaxprs", "take_current_trace", "trace_state_clean",
            "unmapped_aval", "unsafe_am_i_under_a_jit_DO_NOT_USE", "unsafe_am_i_under_a_vmap_DO_NOT_USE",
            "unsafe_get_axis_names_DO_NOT_USE", "valid_jaxtype"]

@@ -1,0 +1,42 @@
+"""Lowerings of primitives of one's own: functions of other operations."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from aot.trace import Primitive
+
+
+class Lowered:
+    """A lowering that is a function of other operations."""
+
+    def __init__(self, fun: Callable): self.fun = fun
+
+
+def lower_fun(fun: Callable, multiple_results: bool = True) -> Lowered:
+    """fun(*args, **params), which gives a list of results or one, as the lowering of a primitive."""
+    return Lowered(fun)
+
+
+def register_lowering(prim: Primitive, rule: Any, platform: str | None = None, **_: Any) -> Any:
+    """Make `rule`, from `lower_fun`, what compiled programs do for a primitive.
+
+    Raises NotImplementedError where another platform's, or one that builds operations itself, is used."""
+    def lower(e: Any, ins: Any, outs: Any, *xs: str, **params: Any) -> list[str]:
+        if type(rule) is not Lowered:
+            raise NotImplementedError(f"the lowering of `{prim.name}` builds operations of MLIR itself: not supported. "
+                                      "hint: write it as a function of other operations (mlir.lower_fun), or call native code "
+                                      "by ffi.ffi_call")
+        return e.inline(partial(_results, prim, rule.fun, params), ins, xs)
+    if platform in (None, "cpu"):
+        prim.lower = lower          # type: ignore[method-assign]
+    return rule
+
+
+def _results(prim: Primitive, fun: Callable, params: dict, *args: Any) -> list:
+    outs = fun(*args, **params)
+    return list(outs) if prim.multiple_results else [outs]
+
+
+__all__ = ["lower_fun", "register_lowering"]
