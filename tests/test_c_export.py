@@ -190,6 +190,55 @@ def test_convolutions(dims, options, tmp_path):
     same(computed(exported(f, (x, k)), (x, k), tmp_path), leaves(f(x, k)))
 
 
+#: the shapes of input and kernel, channels before positions, and options
+LAYERS = [
+    ((2, 7), (4, 7), {}),
+    ((2, 5, 37), (9, 5, 4), {"padding": "SAME"}),
+    ((2, 3, 5, 6, 7), (4, 3, 2, 3, 2), {"window_strides": (1, 2, 1)}),
+    ((1, 16, 9, 20), (16, 1, 3, 3), {"padding": "SAME", "feature_group_count": 16}),        # depthwise
+    ((2, 9, 9, 20), (18, 1, 7, 6), {"feature_group_count": 9, "rhs_dilation": (1, 2)}),
+    ((2, 3, 61, 59), (8, 3, 5, 5), {"window_strides": (2, 2)}),                             # parts that are not equally large
+    ((4, 3, 40, 40), (5, 3, 3, 3), {"padding": "SAME"}),                                    # sums of 6,400 in the gradient
+    ((3, 40, 19, 19), (1, 40, 3, 3), {}),                                                   # one feature
+    ((3, 10, 9, 9), (5, 10, 9, 9), {}),                                                     # one position
+    ((2, 6, 9, 9), (17, 6, 1, 1), {}),                                                      # nothing to gather
+    ((2, 6, 9, 9), (17, 6, 1, 1), {"lhs_dilation": (2, 3), "padding": ((1, 0), (2, -1))}),  # positions that are 0
+    ((2, 6, 7, 8), (8, 6, 4, 3), {"lhs_dilation": (2, 3), "rhs_dilation": (3, 2), "window_strides": (3, 2), "padding": ((4, 3), (2, 5))}),
+    ((2, 0, 7, 8), (8, 0, 4, 3), {}),
+]
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["channels_first", "channels_last"])
+@pytest.mark.parametrize("x, k, options", LAYERS, ids=["x".join(map(str, row[0] + row[1])) for row in LAYERS])
+def test_layers(x, k, options, last, tmp_path, capfd):
+    """Every way to compute a convolution, and its gradients, also where the kernel is known."""
+    space = "DHW"[5 - len(x):]
+    dims = (f"N{space}C", f"{space}IO", f"N{space}C") if last else (f"NC{space}", f"OI{space}", f"NC{space}")
+    options = {"window_strides": (1,) * len(space), "padding": "VALID", **options}
+    rng = np.random.default_rng(0)
+    x, k = (np.ascontiguousarray(np.transpose(rng.standard_normal(shape).astype(F), [first.index(a) for a in order]))
+            for shape, first, order in ((x, f"NC{space}", dims[0]), (k, f"OI{space}", dims[1])))
+    conv = lambda x, k: lax.conv_general_dilated(x, k, dimension_numbers=dims, **options)
+
+    def f(x, k_):
+        y = conv(x, k_)
+        return y, *aot.vjp(conv, x, k_)[1](y), conv(x, k)
+    same(computed(exported(f, (x, k)), (x, k), tmp_path, UBSAN), leaves(aot.jit(f)(x, k)))
+    assert "runtime error" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("row", range(len(LAYERS)))
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64", "int32", "complex64"])
+def test_layers_of_other_types(row, dtype, tmp_path):
+    x, k, options = LAYERS[row]
+    rng = np.random.default_rng(0)
+    with aot.enable_x64(True):
+        x, k = (jnp.asarray(rng.integers(-3, 4, shape), dtype) for shape in (x, k))
+        f = lambda x, k: lax.conv_general_dilated(x, k, **{"window_strides": (1,) * (x.ndim - 2), "padding": "VALID", **options})
+        made, want = exported(f, (x, k)), leaves(aot.jit(f)(x, k))
+    same(computed(made, (x, k), tmp_path), want, 1e-2 if dtype == "bfloat16" else 1e-6)
+
+
 @pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ji,jk->ik", "ij,kj->ik", "bij,bjk->bik", "bij,bkj->ikb", "ij,j->i", "i,ij->j", "ji,j->i",
                                         "i,j->ij", "i,i->", "ijkl,kmlj->im", "bhqd,bkhd->bhqk", "ij,jk->ki"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int32", "complex64"])
@@ -320,6 +369,20 @@ def test_weights_in_a_file(tmp_path):
         run.open_file(str(tmp_path / "program.c"))
     with pytest.raises(AotError, match="no place for constants"):
         exported(f, (x,), weights="flash")
+
+
+@pytest.mark.parametrize("weights", ["source", "file"])
+@pytest.mark.parametrize("dtype", ["bool", "float16", "bfloat16", "float32", "float64", "complex64", "complex128", *INTEGERS])
+def test_constants(dtype, weights, tmp_path):
+    """Arrays of every type in the program."""
+    rng = np.random.default_rng(0)
+    with aot.enable_x64(True):
+        x = jnp.asarray(rng.integers(0, 9, 300) + (1j * rng.integers(0, 9, 300) if "complex" in dtype else 0), dtype)
+        constant = np.asarray(x)
+        f = lambda x: (x == constant, lax.rev(jnp.asarray(constant), (0,)))
+        made, want = exported(f, (x,), weights=weights), leaves(f(x))
+    for a, b in zip(computed(made, (x,), tmp_path), want, strict=True):
+        assert np.array_equal(a, b)
 
 
 def test_refusals():

@@ -18,6 +18,7 @@ from aot.files import replacing
 
 from . import (  # noqa: F401  each registers rows
     rows_control,
+    rows_convolution,
     rows_indexing,
     rows_linear,
     rows_movement,
@@ -28,7 +29,7 @@ from .helpers import needed
 from .lowering import Lowering
 from .memory import ALIGN, Storage
 from .names import LINKED, RESERVED, identifier
-from .types import Inexpressible, check, initializer, of
+from .types import PARTS, Inexpressible, check, initializer, of
 
 #: operations of the dialect chlo that have rows
 KEEP = ("chlo.erf", "chlo.erfc")
@@ -167,8 +168,9 @@ def _source(l: Lowering, signature: str, name: str) -> str:
     words = set(re.findall(r"\w+", body))
     unused = [n for n in names[:-1] if n not in words]
     ignored = [f"  (void){name};" for name in (*unused, *(s.name for s in l.memory.locals))]
-    constants = [f"static const {s.ctype.stored} {s.name}[{s.size}] = {{\n{initializer(array, s.ctype)}\n}};"
-                 for s, array in l.constants.values() if s.offset < 0]
+    constants = [_constant(s, array) for s, array in l.constants.values() if s.offset < 0]
+    variables += [f"  const {s.ctype.stored} *const {s.name} = {s.name}_.numbers;"
+                  for s, _ in l.constants.values() if s.offset < 0 and s.ctype.kind == "c"]
     variables += [f"  const {s.ctype.stored} *const {s.name} = "
                   f"(const {s.ctype.stored} *)((const unsigned char *)weights + {s.offset});"
                   for s, _ in l.constants.values() if s.offset >= 0]
@@ -181,6 +183,15 @@ def _source(l: Lowering, signature: str, name: str) -> str:
     complex_ = ["#include <complex.h>"] if "complex" in code or "conj" in code else []
     return "\n".join([f'#include "{name}.h"', "", *complex_, "#include <math.h>", "#include <string.h>",
                       "", *(["#ifdef I\n#undef I /* of complex.h */\n#endif"] if complex_ else []), code, ""])
+
+
+def _constant(s: Storage, array: np.ndarray) -> str:
+    """An array in the source.  C99 has no constants that are complex numbers: their parts share the memory with them."""
+    elements, part = initializer(array, s.ctype), PARTS.get(s.ctype.brief)
+    if part is None:
+        return f"static const {s.ctype.stored} {s.name}[{s.size}] = {{\n{elements}\n}};"
+    union = f"union {{ {part.stored} parts[{2 * s.size}]; {s.ctype.stored} numbers[{s.size}]; }}"
+    return f"static const {union} {s.name}_ = {{{{\n{elements}\n}}}};"
 
 
 #: compilers with vectors of any length, for machines that have some

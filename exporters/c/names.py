@@ -46,7 +46,7 @@ RESERVED = frozenset([*_KEYWORDS.split(), *_MACROS.split(), "memcpy",
 #: what a function must not be called besides: functions of the libraries that every program is linked with
 LINKED = frozenset(_LIBRARY.split())
 #: names in the code that is written, types of a fixed width and their limits, constants of math.h and float.h
-_PATTERNS = re.compile(r"(aot|product|cholesky|random|kernel)_\w*|[acipstv]\d+|u?int\w*_t|U?INT\w*"
+_PATTERNS = re.compile(r"(aot|product|cholesky|random|kernel)_\w*|[acipstv]\d+_?|u?int\w*_t|U?INT\w*"
                        r"|(FLT|DBL|LDBL|FP|M|MATH|PTRDIFF|SIZE)_\w+|char(8|16|32)_t")
 
 

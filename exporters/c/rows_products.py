@@ -1,7 +1,7 @@
-"""Rows of dot_general and convolution."""
+"""The row of dot_general, and functions that multiply matrices."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -12,10 +12,8 @@ from aot.exporters.stablehlo import Op, Value
 from .index import Index, strides
 from .lowering import Lowering, Scope, row
 from .memory import Buffer
-from .rows_movement import fill, spread
-from .rows_reduction import attribute, paddings
 from .scalar import converted
-from .types import BRIEF, CType, literal, of
+from .types import BRIEF, CType, of
 
 TILE_BYTES = 64         # of a row of the part of a result that is computed in registers
 TILE_ROWS = 6           # of such a part
@@ -36,19 +34,34 @@ def dot_general(l: Lowering, op: Op) -> None:
     batches, k = (prod(x.shape[i] for i in axes) for axes in (d.lhs_batching_dimensions, d.lhs_contracting_dimensions))
     m, n = prod(x.shape[i] for i in free_x), prod(y.shape[i] for i in free_y)
     t = of(op.dtype)
-    form = "vector" if n == 1 else "tiles" if accumulator(t).brief in ("f32", "f64") and k > 1 else "matrix"
     groups = (d.lhs_batching_dimensions, free_x, d.lhs_contracting_dimensions), \
              (d.rhs_batching_dimensions, d.rhs_contracting_dimensions, free_y)
-    (left, (bx, xm, xk)), (right, (by, yk, yn)) = (grouped(l, v, g, form == "vector") for v, g in zip((x, y), groups))
-    name = product_function(l, left.ctype, right.ctype, t, form)
+    (left, (bx, xm, xk)), (right, (by, yk, yn)) = (grouped(l, v, g, n == 1) for v, g in zip((x, y), groups))
+    multiply = product(l, left.ctype, right.ctype, t, k, n == 1)
     with l.kernel():
         out = l.new(op.result)
-        more = f"{m}, {k}" if form == "vector" else f"{m}, {k}, {n}, {xm}, {xk}, {yk}, {yn}"
-        if form == "tiles":
-            more += f", {l.pointer(l.temporary(accumulator(t), k, columns_of(t)), written=True)}"
         with l.w.loop(batches) as b:
             places = l.pointer(left, b * bx), l.pointer(right, b * by), l.pointer(out, b * (m * n), True)
-            l.w.line(f"{name}({', '.join(places)}, {more});")
+            multiply(places, m, n, (xm, xk, yk, yn, n))
+
+
+def product(l: Lowering, a: CType, b: CType, out: CType, k: int,
+            vector: bool = False) -> Callable[..., None]:
+    """What writes products of matrices of k columns and k rows, of these types: (addresses of both and of the result, rows m,
+    columns, (steps)) for how far rows and columns of the left, rows and columns of the right, and rows of the result are apart.
+
+    vector: the right one is a vector, and nothing has gaps."""
+    form = "vector" if vector else "tiles" if accumulator(out).brief in ("f32", "f64") and k > 1 else "matrix"
+    name = f"product_{form}_{a.brief}_{b.brief}_{out.brief}"
+    if name not in l.functions:
+        l.functions[name] = FORMS[form](name, a, b, out)
+    room = l.temporary(accumulator(out), k, columns_of(out)) if form == "tiles" else None
+
+    def write(places: Sequence[str], m: int | str, n: int | str, steps: Sequence[int]) -> None:
+        sizes = [m, k] if form == "vector" else [m, k, n, *steps]
+        more = [l.pointer(room, written=True)] if room else []
+        l.w.line(f"{name}({', '.join([*places, *map(str, sizes), *more])});")
+    return write
 
 
 def grouped(l: Lowering, x: Value, groups: Sequence[Sequence[int]], dense: bool) -> tuple[Buffer, list[int]]:
@@ -85,14 +98,6 @@ def arranged(l: Lowering, x: Value, order: Sequence[int]) -> Buffer:
     return made
 
 
-def product_function(l: Lowering, a: CType, b: CType, out: CType, form: str) -> str:
-    """The name of the function that multiplies matrices of these types; form: a row of FORMS."""
-    name = f"product_{form}_{a.brief}_{b.brief}_{out.brief}"
-    if name not in l.functions:
-        l.functions[name] = FORMS[form](name, a, b, out)
-    return name
-
-
 def _multiplied(acc: CType, a: CType, b: CType, x: str, y: str) -> str:
     """An expression of the type that is summed."""
     x, y = (converted(t.load(place), t, acc) for t, place in ((a, x), (b, y)))
@@ -101,7 +106,8 @@ def _multiplied(acc: CType, a: CType, b: CType, x: str, y: str) -> str:
     return f"({acc.value})({x} * {y})" if acc.bits >= 32 else f"(({acc.value})(int32_t)((uint32_t){x} * (uint32_t){y}))"
 
 
-def _added(acc: CType, total: str, term: str) -> str:
+def add(acc: CType, total: str, term: str) -> str:
+    """total += term"""
     if acc.kind == "b":
         return f"{total} = {total} || ({term});"
     if acc.kind == "i":
@@ -110,10 +116,10 @@ def _added(acc: CType, total: str, term: str) -> str:
     return f"{total} = ({acc.value})({total} + {term});"
 
 
-def _fused(acc: CType, a: CType, b: CType, total: str, x: str, y: str) -> str:
+def add_product(acc: CType, a: CType, b: CType, total: str, x: str, y: str) -> str:
     """total += x * y"""
     if acc.brief not in ("f32", "f64"):
-        return _added(acc, total, _multiplied(acc, a, b, x, y))
+        return add(acc, total, _multiplied(acc, a, b, x, y))
     x, y = (converted(t.load(place), t, acc) for t, place in ((a, x), (b, y)))
     return f"{total} = aot_fma_{acc.brief}({x}, {y}, {total});"
 
@@ -126,14 +132,15 @@ def _matrix(name: str, a: CType, b: CType, out: CType) -> str:
 
     def step(y: str) -> str:
         if acc == out:
-            return _fused(acc, a, b, "row[j]", "x[i * xm + p * xk]", y)
+            return add_product(acc, a, b, "row[j]", "x[i * xm + p * xk]", y)
         return f"row[j] = {out.store(_multiplied(acc, a, b, 'x[i * xm + p * xk]', y))};"      # there is one product
     return f"""
-/* out = x y for x of m rows and k columns, y of k rows and n columns; xm, xk, yk, yn: how far neighbours in them are apart. */
+/* out = x y for x of m rows and k columns, y of k rows and n columns; xm, xk, yk, yn, step: how far neighbours
+ * in them, and rows of the result, are apart. */
 static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {out.stored} *restrict out,
-    ptrdiff_t m, ptrdiff_t k, ptrdiff_t n, ptrdiff_t xm, ptrdiff_t xk, ptrdiff_t yk, ptrdiff_t yn) {{
+    ptrdiff_t m, ptrdiff_t k, ptrdiff_t n, ptrdiff_t xm, ptrdiff_t xk, ptrdiff_t yk, ptrdiff_t yn, ptrdiff_t step) {{
   for (ptrdiff_t i = 0; i < m; i++) {{
-    {out.stored} *restrict row = out + i * n;
+    {out.stored} *restrict row = out + i * step;
     for (ptrdiff_t j = 0; j < n; j++) row[j] = 0;
     for (ptrdiff_t p = 0; p < k; p++) {{
       if (yn == 1)
@@ -152,14 +159,14 @@ def _tiles(name: str, a: CType, b: CType, out: CType) -> str:
     source = "packed ? room : y + j" if b == acc else "room"
     tiles = "\n".join(f"""\
     for (; i + {rows} <= m; i += {rows})
-      {name}_{rows}(x + i * xm, xm, xk, {source}, packed ? {columns} : yk, out + i * n + j, k, n, columns);"""
+      {name}_{rows}(x + i * xm, xm, xk, {source}, packed ? {columns} : yk, out + i * step + j, k, step, columns);"""
                       for rows in (TILE_ROWS, 2, 1))
     return "\n".join([*(_tile(name, rows, a, acc, out) for rows in (TILE_ROWS, 2, 1)), f"""
-/* out = x y for x of m rows and k columns, y of k rows and n columns; xm, xk, yk, yn: how far neighbours in them are apart;
- * room holds some columns of y next to each other. */
+/* out = x y for x of m rows and k columns, y of k rows and n columns; xm, xk, yk, yn, step: how far neighbours
+ * in them, and rows of the result, are apart; room holds some columns of y next to each other. */
 static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {out.stored} *restrict out,
     ptrdiff_t m, ptrdiff_t k, ptrdiff_t n, ptrdiff_t xm, ptrdiff_t xk, ptrdiff_t yk, ptrdiff_t yn,
-    {acc.stored} *restrict room) {{
+    ptrdiff_t step, {acc.stored} *restrict room) {{
   for (ptrdiff_t j = 0; j < n; j += {columns}) {{
     const ptrdiff_t columns = n - j < {columns} ? n - j : {columns};
     const bool packed = !({direct});
@@ -177,7 +184,11 @@ def _tile(name: str, rows: int, a: CType, acc: CType, out: CType) -> str:
     columns = TILE_BYTES * 8 // acc.bits
     sums, kept = range(rows), out.store("sum[c]")
     x = [converted(a.load(f"x[{r} * xm + p * xk]"), a, acc) for r in sums]
-    write = f"memcpy(sum, &s%d, sizeof sum); for (ptrdiff_t c = 0; c < columns; c++) out[%d * n + c] = {kept};"
+
+    def write(r: int) -> str:
+        some = f"{{ memcpy(sum, &s{r}, sizeof sum); for (ptrdiff_t c = 0; c < columns; c++) out[{r} * n + c] = {kept}; }}"
+        whole = f"if (columns == {columns}) memcpy(out + {r} * n, &s{r}, sizeof sum);\n  else "
+        return f"  {whole if out == acc else ''}{some}"
     plain = "\n".join(f"    for (int c = 0; c < {columns}; c++) s{r}[c] = aot_fma_{acc.brief}({x[r]}, y[c], s{r}[c]);"
                       for r in sums)
     return f"""
@@ -198,14 +209,14 @@ static void {name}_{rows}(const {a.stored} *restrict x, ptrdiff_t xm, ptrdiff_t 
 {plain}
   }}
 #endif
-{chr(10).join("  " + write % (r, r) for r in sums)}
+{chr(10).join(map(write, sums))}
 }}"""
 
 
 def _vector(name: str, a: CType, b: CType, out: CType) -> str:
     acc = accumulator(out)
     lanes = 16 if acc.kind == "f" else 1
-    term = _fused(acc, a, b, "lane[c]", "x[i * k + p + c]", "y[p + c]")
+    term = add_product(acc, a, b, "lane[c]", "x[i * k + p + c]", "y[p + c]")
     return f"""
 /* out = x y for x of m rows and k columns, and a vector y. */
 static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {out.stored} *restrict out,
@@ -216,7 +227,7 @@ static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {
     for (; p + {lanes} <= k; p += {lanes})
       for (int c = 0; c < {lanes}; c++) {term}
     for (int c = 0; c < k - p; c++) {term}
-    for (int c = 0; c < {lanes}; c++) {_added(acc, "sum", "lane[c]")}
+    for (int c = 0; c < {lanes}; c++) {add(acc, "sum", "lane[c]")}
     out[i] = {out.store("sum")};
   }}
 }}"""
@@ -224,73 +235,3 @@ static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {
 
 FORMS = {"matrix": _matrix, "tiles": _tiles, "vector": _vector}
 
-
-# ---- convolution -----------------------------------------------------------------------------------------------------
-
-@row("convolution")
-def convolution(l: Lowering, op: Op) -> None:
-    """Sums over the kernel, for a padded copy of the input where the window reaches over its edge."""
-    (x, kernel), d = op.operands, op.attrs["dimension_numbers"]
-    rank = len(d.input_spatial_dimensions)
-    stride, dilation = attribute(op, "window_strides", 1, rank), attribute(op, "rhs_dilation", 1, rank)
-    reversal = attribute(op, "window_reversal", 0, rank)
-    source, weights, t = padded(l, op), l.stored(kernel), of(op.dtype)
-    acc = accumulator(t)
-    features, groups = op.shape[d.output_feature_dimension], int(op.attrs["feature_group_count"])
-    batches, parts = op.shape[d.output_batch_dimension], int(op.attrs["batch_group_count"])
-    inner = kernel.shape[d.kernel_input_feature_dimension]
-    count = groups * parts
-    sizes = [op.shape[i] for i in d.output_spatial_dimensions]
-    window = [kernel.shape[i] for i in d.kernel_spatial_dimensions]
-    with l.kernel():
-        out = l.new(op.result)
-        total = out if acc == t else l.temporary(acc, *op.shape)
-        fill(l, total, literal(0, acc))
-        w = l.w
-        # the last loop runs over neighbours in the result
-        features_last = d.output_feature_dimension == len(op.shape) - 1
-        with w.loop(count) as g, w.loop(batches) as n, w.loops(sizes[:-1]) as place, w.loops(window) as offset, \
-                w.loop(inner) as c:
-            def term(o: Index, last: Index) -> None:
-                spatial = [*place, last] if sizes else []
-                at, where, by = [Index()] * len(op.shape), [Index()] * x.rank, [Index()] * kernel.rank
-                feature = g * (features // count) + o
-                at[d.output_batch_dimension], at[d.output_feature_dimension] = n, feature
-                where[d.input_batch_dimension] = g * batches + n if parts > 1 else n
-                where[d.input_feature_dimension] = g * inner + c if groups > 1 else c
-                by[d.kernel_input_feature_dimension], by[d.kernel_output_feature_dimension] = c, feature
-                for i in range(rank):
-                    at[d.output_spatial_dimensions[i]] = spatial[i]
-                    where[d.input_spatial_dimensions[i]] = spatial[i] * stride[i] + offset[i] * dilation[i]
-                    turned = offset[i] * -1 + (window[i] - 1) if reversal[i] else offset[i]
-                    by[d.kernel_spatial_dimensions[i]] = turned
-                w.line(_fused(acc, source.ctype, weights.ctype, l.element(total, at, True), l.element(source, where),
-                              l.element(weights, by)))
-            if features_last:
-                with w.loops(sizes[-1:]) as last, w.loop(features // count) as o:
-                    term(o, last[0] if last else Index())
-            else:
-                with w.loop(features // count) as o, w.loops(sizes[-1:]) as last:
-                    term(o, last[0] if last else Index())
-        if total is not out:
-            with w.loop(out.storage.size) as i:
-                line = (out.storage.size,)
-                l.put(out.reshaped(line), [i], l.load(total.reshaped(line), [i]))
-
-
-def padded(l: Lowering, op: Op) -> Buffer:
-    """The input of a convolution with its padding, and zeros between its elements."""
-    x, d = op.operands[0], op.attrs["dimension_numbers"]
-    rank = len(d.input_spatial_dimensions)
-    dilation, around = attribute(op, "lhs_dilation", 1, rank), paddings(op, rank)
-    if all(n == 1 for n in dilation) and all(pair == (0, 0) for pair in around):
-        return l.stored(x)
-    low, high, between = ([0] * x.rank for _ in range(3))
-    for i, axis in enumerate(d.input_spatial_dimensions):
-        low[axis], high[axis], between[axis] = around[i][0], around[i][1], dilation[i] - 1
-    shape = [max(n + max(n - 1, 0) * k + a + b, 0) for n, k, a, b in zip(x.shape, between, low, high)]
-    with l.kernel():
-        made = l.temporary(of(x.dtype), *shape)
-        fill(l, made, literal(0, made.ctype))
-        spread(l, made, x, low, between)
-    return made

@@ -32,20 +32,20 @@ class Writer:
         self.line(f"}}{tail}")
 
     @contextmanager
-    def loop(self, extent: int) -> Iterator[Index]:
-        """A loop over 0 .. extent - 1, none for one step."""
-        if extent == 1:
+    def loop(self, extent: int, step: int = 1, end: str = "") -> Iterator[Index]:
+        """A loop over 0 .. extent - 1, none for one step.  end: an expression that is not larger than the extent."""
+        if 0 < extent <= step:
             yield Index()
             return
         i = self.name("i")
-        with self.block(f"for (ptrdiff_t {i} = 0; {i} < {extent}; {i}++)"):
+        with self.block(f"for (ptrdiff_t {i} = 0; {i} < {end or extent}; {i}{'++' if step == 1 else f' += {step}'})"):
             yield Index.of(i, extent)
 
     @contextmanager
-    def loops(self, shape: Sequence[int]) -> Iterator[list[Index]]:
-        """Nested loops over the positions of a shape."""
+    def loops(self, shape: Sequence[int], end: str = "") -> Iterator[list[Index]]:
+        """Nested loops over the positions of a shape.  end: of the first one."""
         if not shape:
             yield []
             return
-        with self.loop(shape[0]) as first, self.loops(shape[1:]) as rest:
+        with self.loop(shape[0], end=end) as first, self.loops(shape[1:]) as rest:
             yield [first, *rest]
