@@ -32,7 +32,7 @@ def argument_aval(x: Any, describe: Callable[[], str]) -> ShapedArray:
 # ---- static arguments ----------------------------------------------------------------------------------------------
 
 def resolve_static(fun, nums: tuple, names: tuple) -> tuple[frozenset, frozenset]:
-    """Positions and names that mean the same parameters, each inferred from the other where the signature tells."""
+    """Positions and names that mean the same parameters; where only one kind is given, the signature tells the other."""
     if not nums and not names:
         return frozenset(), frozenset()
     try:
@@ -51,8 +51,10 @@ def resolve_static(fun, nums: tuple, names: tuple) -> tuple[frozenset, frozenset
             if name not in known:
                 raise ValueError(f"jit got invalid argument name {name!r} in static_argnames or donate_argnames; "
                                  f"{getattr(fun, '__name__', fun)} has {sorted(known)}")
-    position = {p.name: i for i, p in enumerate(positional)}
     wrapped = [i + len(positional) if i < 0 and not variadic else i for i in nums]
+    if nums and names:
+        return frozenset(wrapped), frozenset(names)
+    position = {p.name: i for i, p in enumerate(positional)}
     out_names = {*names, *(positional[i].name for i in wrapped if 0 <= i < len(positional)
                            and positional[i].kind is not inspect.Parameter.POSITIONAL_ONLY)}
     return frozenset([*wrapped, *(position[n] for n in names if n in position)]), frozenset(out_names)

@@ -263,6 +263,7 @@ class CustomVjp(CustomJvp):
 class CustomLin(Primitive):
     """The linear map of a custom_vjp: known only by its transpose."""
     multiple_results = True
+    transposes_zeros = True         # a rule may give more than a linear function of the cotangents, such as statistics
     name = "custom_lin"
 
     def infer(self, *avals, out_avals, **_): return list(out_avals)

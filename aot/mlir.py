@@ -41,6 +41,20 @@ def parse(text: str | bytes) -> Any:
         return ir.Module.parse(text)
 
 
+def computation(text: str) -> Any:
+    """StableHLO text -> XLA's computation, which has `as_hlo_text()`."""
+    from jaxlib import _jax
+    return _jax.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False)
+
+
+def cost_analysis(text: str) -> dict:
+    """XLA's estimate of what the program costs before it is optimized: flops, bytes accessed, ..."""
+    from jaxlib import _jax
+
+    from aot import xla
+    return _jax.hlo_module_cost_analysis(xla.client(), computation(text).get_hlo_module())
+
+
 TARGET_STABLEHLO = "1.0.0"
 
 

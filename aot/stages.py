@@ -58,7 +58,7 @@ class Traced:
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
-        return hoist_consts(self.entry.jaxpr)
+        return hoist_consts(self.entry.jaxpr, self.entry.captured)
 
     out_avals = property(lambda self: self.entry.jaxpr.out_avals)
 
@@ -127,22 +127,26 @@ class Lowered:
         return [x._value if type(x) is Array else x for x in self._consts]
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The module as StableHLO text, with source locations when debug_info."""
-        if dialect not in (None, "stablehlo"):
-            raise ValueError(f"dialect {dialect!r} is not available; hint: use 'stablehlo'")
-        if not debug_info:
-            return str(mlir.parse(self.text))
-        return self.located_text()
+        """The module as text in the dialect "stablehlo", with source locations when debug_info, or "hlo"."""
+        if debug_info and dialect in (None, "stablehlo"):
+            return self.located_text()
+        module = self.compiler_ir(dialect)
+        return module.as_hlo_text() if dialect == "hlo" else str(module)
 
     def located_text(self, root: str | None = None) -> str:
         """The module with each operation's source line, relative to root."""
         return self._lower(locations=True, root=root)[0]
 
-    def compiler_ir(self, dialect: str | None = None):
-        return mlir.parse(self.text)
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The module as jaxlib's object: an MLIR module for "stablehlo", an XlaComputation for "hlo".  Raises ValueError for
+        another dialect."""
+        if dialect not in (None, "stablehlo", "hlo"):
+            raise ValueError(f"unknown dialect: {dialect}. hint: use 'stablehlo' or 'hlo'")
+        return mlir.computation(self.text) if dialect == "hlo" else mlir.parse(self.text)
 
-    def cost_analysis(self) -> Any:
-        return self.compile().cost_analysis()
+    def cost_analysis(self) -> dict:
+        """XLA's estimate for the program as written, without compiling it: flops, bytes accessed, ..."""
+        return mlir.cost_analysis(self.text)
 
     def compile(self, compiler_options: dict | None = None, *, device_assignment: Sequence[Any] | None = None) -> Compiled:
         """Compile for this process's device.  compiler_options: XLA debug options by name, on top of jit's.

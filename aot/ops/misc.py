@@ -235,7 +235,7 @@ def broadcast_to_rank(x, rank: int):
 def broadcast_like(arr, like_arr): return broadcast_to(arr, typeof(like_arr).shape)
 
 
-def dtype(x): return typeof(x).dtype
+dtype = dtypes.dtype
 
 
 def empty(shape, dtype=None, *, out_sharding=None):

@@ -89,7 +89,7 @@ class ShapedArray(AbstractValue):
         return f"tensor<{MLIR_NAMES[self.dtype.name]}>"
 
     def str_short(self, short_dtypes: bool = True) -> str:
-        name = dtypes.short_name(self.dtype) if short_dtypes else self.dtype.name
+        name = dtypes.short_name(self.dtype) if short_dtypes else "float0" if self.dtype == dtypes.float0 else self.dtype.name
         return f"{name}[{','.join(map(str, self.shape))}]"
 
     def __str__(self): return self.str_short(False)

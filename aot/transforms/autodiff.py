@@ -160,8 +160,8 @@ class Pullback:
                              f"match {self.out_tree}")
         for c, a in zip(cts, self.out_avals):
             want, got = tangent_aval(a), typeof(c)
-            if (want.shape, want.dtype) != (got.shape, got.dtype):
-                raise ValueError(f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
+            if want.shape != got.shape or want.dtype not in (got.dtype, dtypes.float0):     # integers have no use for theirs
+                raise ValueError(f"unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
                                  f"{got.str_short(False)}, but expected {want.str_short(False)} because the "
                                  f"corresponding output of the differentiated function had JAX type "
                                  f"{a.str_short(False)}")

@@ -151,7 +151,7 @@ def transpose_flat(jaxpr: Jaxpr, args: Sequence, cts: Sequence) -> list:
                 ct[v] = add_tangents(ct[v], c) if v in ct else c
         for e, ins in reversed(linear):
             outs = [ct.pop(v, None) for v in e.outvars]
-            if all(c is None for c in outs) and not e.primitive.transposes_zeros:
+            if all(c is None for c in outs) and not (e.primitive.transposes_zeros and _needed(jaxpr, e)):
                 continue
             source.set_current(e.source or outer)
             outs = [Zero(tangent_aval(v.aval)) if c is None else c for v, c in zip(e.outvars, outs)]
@@ -159,6 +159,12 @@ def transpose_flat(jaxpr: Jaxpr, args: Sequence, cts: Sequence) -> list:
                 if type(x) is Linear and c is not None and type(c) is not Zero:
                     ct[v] = add_tangents(ct[v], c) if v in ct else c
     return [ct.get(v, Zero(v.aval)) for v, x in zip(jaxpr.invars, args) if type(x) is Linear]
+
+
+def _needed(jaxpr: Jaxpr, e: Any) -> bool:
+    """Whether a result of jaxpr depends on the equation."""
+    live = jaxpr.memo("live", lambda: {v for e in dce(jaxpr)[0].eqns for v in e.outvars})
+    return not live.isdisjoint(e.outvars)
 
 
 def transpose_jaxpr(jaxpr: Jaxpr, linear: Sequence[bool], nonzero_cts: Sequence[bool],
