@@ -281,6 +281,8 @@ def device_put_one(x: Any, where: Any = None) -> Any:
     if isinstance(where, (Sharding, PartitionSpec, Format)):
         from aot.compile.spmd import place, resolve
         target: Any = resolve(where, "device_put")
+        if target is None and isinstance(where, Sharding):      # of a type, where no mesh is set
+            return device_put_one(x)
         if target is None or not target.device_tuple or isinstance(getattr(where, "layout", None), AutoLayout):
             raise ValueError(f"device_put needs to know where to, got {where!r}. hint: give the Format a sharding, and a "
                              "Layout that is not AUTO")

@@ -394,7 +394,12 @@ class JitFunction:
     def __get__(self, obj, owner=None):
         return self if obj is None else functools.partial(self, obj)
 
-    def __repr__(self): return f"<jitted {getattr(self.fun, '__qualname__', self.name)}>"
+    def __repr__(self): return f"<PjitFunction of {self.fun!r}>"
+
+    def __getattr__(self, name):        # not a property: asked of the class, that would be a signature which is none
+        if name == "__signature__":
+            return inspect.signature(self.fun)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def _protect(buffers, donated):

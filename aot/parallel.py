@@ -120,7 +120,7 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
     Inside another mapped or traced function it is vectorised like vmap, which computes the same.
     backend and global_arg_shapes have no effect: devices are what devices= says, or the first of all."""
     from aot.dispatch import jit
-    from aot.transforms.batching import vmap
+    from aot.transforms.batching import canonical_dims, mapped_size, vmap
     name = axis_name if axis_name is not None else _Anonymous()
     static = (static_broadcasted_argnums,) if isinstance(static_broadcasted_argnums, int) else tuple(static_broadcasted_argnums)
     programs: dict[Any, Callable] = {}
@@ -140,12 +140,12 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
         if any(is_tracer(x) for x in leaves) or state.axes:
             return vectorised(*dynamic, **kwargs)
         dims = broadcast_prefix((axes, 0), (dynamic, kwargs), is_leaf=lambda x: x is None, name="pmap in_axes")
-        n = axis_size or next(typeof(x).shape[d] for x, d in zip(leaves, dims) if d is not None)
+        n = mapped_size(axis_size, leaves, canonical_dims(dims, leaves, "pmap"), dynamic, kwargs, "pmap")
         available = list(devices) if devices is not None else xla.devices()
         if n > len(available):
             raise ValueError(f"compiling computation that requires {n} logical devices, but only {len(available)} XLA devices "
                              "are available. hint: on CPU set XLA_FLAGS=--xla_force_host_platform_device_count=N")
-        key = (n, tuple(fixed.items()))
+        key = (n, len(args), tuple(fixed.items()))
         run = programs.get(key)
         if run is None:
             run = programs[key] = jit(_over_devices(call, axes, out_axes, name, Mesh(np.array(available[:n], dtype=object), (

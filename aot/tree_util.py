@@ -209,7 +209,7 @@ def _up_to(treedef: PyTreeDef, prefix: Any, full: Any, is_leaf: IsLeaf, name: st
         message = prefix_error(prefix, full, is_leaf, name)
         if message is None:
             raise
-        raise ValueError(message) from exc
+        raise ValueError(f"{message}\n{exc}") from exc
 
 
 # ---- structures ------------------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def _client(platform: str) -> Any:
     the config value `num_cpu_devices`."""
     from aot.config import config
     if platform != "cpu":
-        raise RuntimeError(f"no PJRT client for platform {platform!r} in this process; "
+        raise RuntimeError(f"Unknown backend {platform!r}: this process has no PJRT client for it; "
                            "hint: executables for other platforms are compiled ahead of time with --target")
     n = getattr(config, "num_cpu_devices", -1)
     kwargs = {"num_devices": n} if n and n > 0 else {}

@@ -135,6 +135,7 @@ def test_mismatches_name_the_path(prefix, full, path):
         with pytest.raises(ValueError) as caught:
             f(tree_util)
         assert f"at key path {'tree_map ' if 'tree_map' in str(caught.value) else 'prefix_'}{path}" in str(caught.value)
+        assert str(caught.value).endswith(str(caught.value.__cause__))     # jaxlib's words, which jax's users know, and match
     assert tree_util.prefix_error(prefix, full) is not None
     assert tree_util.structure_differences(prefix, full)
     assert tree_util.prefix_error(full, full) is None and not tree_util.structure_differences(full, full)

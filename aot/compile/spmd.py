@@ -98,6 +98,8 @@ def device_meshes(jaxpr: Jaxpr) -> list:
 
 def resolve(sharding: Any, what: str) -> Sharding | None:
     """A user's sharding argument: a Sharding, a Format, a PartitionSpec with a mesh in scope, a device, or None."""
+    if isinstance(sharding, NamedSharding) and sharding.mesh.empty:     # that of a type, where no mesh is set
+        return None
     if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
         here = get_mesh()
         if here is None or here.shape != sharding.mesh.shape:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import re
-import string
 from typing import Any, Callable, Iterable, Sequence
 
 import numpy as np
@@ -20,6 +18,7 @@ from aot.ops.call import pjit_p
 from aot.ops.control import cond_p, split, while_p
 from aot.ops.families import kind
 from aot.ops.indexing import GatherScatterMode, inside, window_sizes
+from aot.ops.random import random_wrap
 from aot.ops.reductions import reduce_and, reduce_or
 from aot.ops.scan import scan_p
 from aot.ops.shape import broadcast_to, zeros
@@ -39,7 +38,7 @@ from aot.trace import (
     state,
     typeof,
 )
-from aot.tree_util import register_pytree_node, tree_flatten
+from aot.tree_util import PyTreeDef, register_pytree_node, tree_flatten, tree_structure
 
 
 class JaxRuntimeError(ValueError):
@@ -64,11 +63,20 @@ all_checks = automatic_checks | user_checks
 
 
 class Site:
-    """One place that can fail: its message, and the types of the values the message shows."""
-    __slots__ = ("message", "avals")
+    """One place that can fail: its message, and the types of the values the message shows, which are the leaves of the tree
+    (args, kwargs) of the message's fields."""
+    __slots__ = ("message", "avals", "tree")
 
-    def __init__(self, message: str, avals: Sequence[ShapedArray]):
-        self.message, self.avals = message, tuple(avals)
+    def __init__(self, message: str, avals: Sequence[ShapedArray], tree: PyTreeDef):
+        self.message, self.avals, self.tree = message, tuple(avals), tree
+
+    def text(self, leaves: Iterable) -> str:
+        args, kwargs = self.tree.unflatten([x if kind(typeof(x).dtype) == "k" else np.asarray(x) for x in leaves])
+        return self.message.format(*args, **kwargs)
+
+
+#: what a message without fields shows
+_NOTHING = tree_structure(((), {}))
 
 
 class Error:
@@ -91,8 +99,7 @@ class Error:
         which = int(np.asarray(self._code)[index])
         start = sum(len(s.avals) for s in self._sites[:which])
         site = self._sites[which]
-        values = [np.asarray(v)[index] for v in self._payload[start:start + len(site.avals)]]
-        return site.message.format(*values)
+        return site.text([v[index] for v in self._payload[start:start + len(site.avals)]])
 
     def throw(self) -> None:
         """Raise JaxRuntimeError if a check failed."""
@@ -117,19 +124,19 @@ class Check(Primitive):
     """Fails where not all of pred holds.  Only `checkify` gives it a meaning inside compiled code."""
     name = "check"
 
-    def infer(self, pred, *args, message, debug): return []
+    def infer(self, pred, *args, **_): return []
     def effects(self, **_): return frozenset({"check"})
 
     def jvp(self, primals, tangents, **params):
         bind(self, *primals, **params)
         return [], []
 
-    def vmap(self, axis, args, dims, *, message, debug):
+    def vmap(self, axis, args, dims, **params):
         from aot.transforms.vmap import to_dim
-        bind(self, *[x if d is None else to_dim(axis, x, d, 0) for x, d in zip(args, dims)], message=message, debug=debug)
+        bind(self, *[x if d is None else to_dim(axis, x, d, 0) for x, d in zip(args, dims)], **params)
         return [], []
 
-    def lower(self, e, ins, outs, *xs, message, debug):
+    def lower(self, e, ins, outs, *xs, debug, **_):
         if debug:
             return []
         raise ValueError("a checkify.check was compiled without checkify: nothing would look at its outcome. hint: wrap the "
@@ -137,7 +144,7 @@ class Check(Primitive):
 
     def evaluate(self, args, params):
         if not params["debug"] and not bool(np.all(np.asarray(args[0]))):
-            raise JaxRuntimeError(params["message"].format(*[np.asarray(x) for x in args[1:]]))
+            raise JaxRuntimeError(Site(params["message"], (), params["tree"]).text(args[1:]))
         return []
 
 
@@ -146,34 +153,23 @@ check_p = Check()
 
 @api_boundary
 def check(pred: Any, msg: str, *fmt_args, debug: bool = False, **fmt_kwargs) -> None:
-    """Fail with msg.format(...) where pred is False.  Functions with checks are compiled through `checkify`."""
+    """Fail with msg.format(...) where pred is False.  Functions with checks are compiled through `checkify`.
+
+    The arguments for msg are arrays or trees of them."""
     if not isinstance(msg, str):
         raise TypeError(f"`check` expected `msg` to be a string, got {msg!r}")
     if kind(typeof(pred).dtype) != "b":
         raise TypeError(f"`check` expected `pred` to be a boolean, got {typeof(pred).str_short()}")
-    names = sorted(fmt_kwargs)
-    msg = numbered(msg, {name: len(fmt_args) + i for i, name in enumerate(names)})
-    place = where(user_frame())
-    args = [*fmt_args, *[fmt_kwargs[n] for n in names]]
-    if state.trace is base_trace and not any(is_tracer(x) for x in [pred, *args]):
-        check_p.evaluate([pred, *args], {"message": f"{msg} (`check` failed at {place})", "debug": debug})
+    leaves, tree = tree_flatten((fmt_args, fmt_kwargs))
+    params = {"message": f"{msg} (`check` failed at {where(user_frame()).translate(_LITERAL)})", "tree": tree, "debug": debug}
+    if state.trace is base_trace and not any(is_tracer(x) for x in [pred, *leaves]):
+        check_p.evaluate([pred, *leaves], params)
         return
-    bind(check_p, pred, *args, message=f"{msg} (`check` failed at {place})", debug=debug)
+    bind(check_p, pred, *leaves, **params)
 
 
-def numbered(msg: str, position: dict[str, int]) -> str:
-    """A format string whose fields are all positions: {} and {name} -> {0}, {1}, ..."""
-    out, auto = [], 0
-    for text, field, spec, conversion in string.Formatter().parse(msg):
-        out.append(text.replace("{", "{{").replace("}", "}}"))
-        if field is None:
-            continue
-        if field == "":
-            field, auto = str(auto), auto + 1
-        head = re.match(r"\w*", field).group()  # type: ignore[union-attr]
-        field = f"{position.get(head, head)}{field[len(head):]}"
-        out.append("{" + field + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}")
-    return "".join(out)
+#: braces in a text as a format string has them
+_LITERAL = {ord("{"): "{{", ord("}"): "}}"}
 
 
 def debug_check(pred: Any, msg: str, *fmt_args, **fmt_kwargs) -> None:
@@ -204,8 +200,13 @@ class State:
 
 
 def blank(sites: Sequence[Site]) -> State:
-    return State(np.bool_(False), np.int32(0), [np.zeros(a.shape, a.dtype)[()] if not a.shape else zeros(a)
-                                                for s in sites for a in s.avals])
+    return State(np.bool_(False), np.int32(0), [_empty(a) for s in sites for a in s.avals])
+
+
+def _empty(a: ShapedArray) -> Any:
+    if kind(a.dtype) == "k":
+        return random_wrap(zeros(a.physical), impl=a.dtype.impl)
+    return zeros(a) if a.shape else np.zeros(a.shape, a.dtype)[()]
 
 
 class Collector:
@@ -223,8 +224,9 @@ class Collector:
         if inner:
             return [s for j in inner for s in self.sites(j)]
         if e.primitive is check_p:
-            return [Site(e.params["message"], [v.aval for v in e.invars[1:]])] if ErrorCategory.USER in self.errors else []
-        return [Site(message, ()) for _, message in self.automatic(e)]
+            return [Site(e.params["message"], [v.aval for v in e.invars[1:]], e.params["tree"])] if (
+                ErrorCategory.USER in self.errors) else []
+        return [Site(message, (), _NOTHING) for _, message in self.automatic(e)]
 
     def inner(self, e: Eqn) -> list[Jaxpr]:
         p, prim = e.params, e.primitive
@@ -235,7 +237,7 @@ class Collector:
 
     def automatic(self, e: Eqn) -> list[tuple[ErrorCategory, str]]:
         """The automatic checks of one equation -> (category, message)."""
-        name, place = e.primitive.name, f"at {where(e.source)}: {code_line(e.source)}".replace("{", "{{").replace("}", "}}")
+        name, place = e.primitive.name, f"at {where(e.source)}: {code_line(e.source)}".translate(_LITERAL)
         floats = any(kind(v.aval.dtype) in "fc" for v in e.outvars)
         out = []
         if ErrorCategory.DIV in self.errors and name == "div" and kind(e.outvars[0].aval.dtype) in "fciu":

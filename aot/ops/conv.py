@@ -7,7 +7,7 @@ from aot import dtypes
 from aot.ops.dot import canonical_precision
 from aot.ops.dot_algorithm import Algorithm
 from aot.ops.families import Bilinear, check_dtype
-from aot.ops.shape import moveaxis, placed, reshape, rev
+from aot.ops.shape import moveaxis, placed, reshape, rev, zeros
 from aot.ops.windows import dilate, padtype_to_pads
 from aot.trace import ShapedArray, bind1, is_linear, typeof
 
@@ -146,6 +146,12 @@ class Conv(Bilinear):
         def call(lhs, rhs, groups, batches):
             return bind1(self, lhs, rhs, dimension_numbers=d, feature_group_count=groups, batch_group_count=batches,
                          **params)
+        if dl is not None and dr is not None and not n:         # no groups: nothing that a convolution could express
+            elements = [ShapedArray(a.shape[:d] + a.shape[d + 1:], a.dtype, a.weak_type)
+                        for a, d in zip(map(typeof, args), dims)]
+            out, = self.infer(*elements, dimension_numbers=dimension_numbers, feature_group_count=groups,
+                              batch_group_count=batches, **params)
+            return [zeros(ShapedArray((0, *out.shape), out.dtype, out.weak_type))], [0]
         if dl is not None and dr is not None:
             rhs = merge_into(rhs, dr, ro)
             if batches > 1:

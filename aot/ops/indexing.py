@@ -146,11 +146,8 @@ class Gather(LinearOp):
             return bind(self, x, indices, dimension_numbers=numbers, slice_sizes=slice_sizes, **params), [0]
         numbers = GatherDimensionNumbers(up(d.offset_dims), up(d.collapsed_slice_dims), up(d.start_index_map),
                                          (0, *up(d.operand_batching_dims)), (0, *up(d.start_indices_batching_dims)))
-        if axis.size == 0:
-            return [zeros(self.infer(typeof(moveaxis(x, dx, 0)), typeof(indices), dimension_numbers=numbers,
-                                     slice_sizes=(0, *slice_sizes), **params)[0])], [0]
-        return bind(self, moveaxis(x, dx, 0), indices, dimension_numbers=numbers, slice_sizes=(1, *slice_sizes),
-                    **params), [0]
+        return bind(self, moveaxis(x, dx, 0), indices, dimension_numbers=numbers,
+                    slice_sizes=(min(axis.size, 1), *slice_sizes), **params), [0]
 
     def lower(self, e, ins, outs, x, indices, *, dimension_numbers, slice_sizes, mode, fill_value, indices_are_sorted,
               unique_indices):
@@ -484,7 +481,7 @@ def batched_dynamic_slice(axis, args, dims, slice_sizes):
     else:
         x = moveaxis(x, dx, 0)
         numbers = GatherDimensionNumbers(tuple(range(1, n + 1)), (), tuple(range(1, n + 1)), (0,), (0,))
-        sizes = (1, *slice_sizes)
+        sizes = (min(axis.size, 1), *slice_sizes)
     return [gather_p_bind(x, indices, numbers, sizes, GatherScatterMode.CLIP, None, False, False)], [0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, Callable, Sequence
 
 from aot.source import api_boundary, wraps
-from aot.trace import typeof
+from aot.trace import ShapedArray, typeof
 from aot.transforms.vmap import Axis, to_dim, vmap_flat
 from aot.tree_util import broadcast_prefix, keystr, tree_flatten, tree_flatten_with_path, tree_leaves
 
@@ -79,8 +79,8 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         if _MAPPED:
             (args, kwargs), dims = _entered((args, kwargs), dims)
         leaves, tree = tree_flatten((args, kwargs))
-        dims = [None if d is None else _canonical(d, x, args) for d, x in zip(dims, leaves)]
-        axis = Axis(_axis_size(axis_size, leaves, dims, args, kwargs), axis_name)
+        dims = canonical_dims(dims, leaves, "vmap")
+        axis = Axis(mapped_size(axis_size, leaves, dims, args, kwargs, "vmap"), axis_name)
         box = {}
 
         def flat(*xs):
@@ -97,27 +97,30 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
     return vmap_f
 
 
-def _canonical(d: int, x, args) -> int:
-    a = typeof(x)
-    if not -a.ndim <= d < a.ndim:
-        raise ValueError(f"vmap was requested to map its argument along axis {d}, which implies that its rank should be "
-                         f"at least {d + 1 if d >= 0 else -d}, but is only {a.ndim} (its shape is {a.shape})")
-    return d % a.ndim
+def canonical_dims(dims: Sequence[int | None], leaves: Sequence, what: str) -> list[int | None]:
+    """Mapped axes counted from the front.  Raises ValueError, naming the function `what`, where an array has no such axis."""
+    def canonical(d: int, a: ShapedArray) -> int:
+        if not -a.ndim <= d < a.ndim:
+            raise ValueError(f"{what} was requested to map its argument along axis {d}, which implies that its rank should be "
+                             f"at least {d + 1 if d >= 0 else -d}, but is only {a.ndim} (its shape is {a.shape})")
+        return d % a.ndim
+    return [None if d is None else canonical(d, typeof(x)) for d, x in zip(dims, leaves)]
 
 
-def _axis_size(given, leaves, dims, args, kwargs) -> int:
+def mapped_size(given: int | None, leaves: Sequence, dims: Sequence[int | None], args: tuple, kwargs: dict, what: str) -> int:
+    """The one size of the mapped axes.  Raises ValueError, naming the function `what`, where there is none, or two."""
     sizes = [typeof(x).shape[d] for x, d in zip(leaves, dims) if d is not None]
     if given is not None:
         sizes.append(given)
     if not sizes:
-        raise ValueError("vmap must have at least one non-None value in in_axes, or axis_size must be given")
+        raise ValueError(f"{what} must have at least one non-None value in in_axes, or axis_size must be given")
     if len(set(sizes)) > 1:
-        raise ValueError(_inconsistent(given, dims, args, kwargs))
+        raise ValueError(_inconsistent(given, dims, args, kwargs, what))
     return sizes[0]
 
 
-def _inconsistent(given, dims, args, kwargs) -> str:
-    lines = ["vmap got inconsistent sizes for array axes to be mapped:"]
+def _inconsistent(given, dims, args, kwargs, what) -> str:
+    lines = [f"{what} got inconsistent sizes for array axes to be mapped:"]
     for (path, x), d in zip(tree_flatten_with_path((args, kwargs))[0], dims):
         if d is not None:
             lines.append(f"  * axis {d} of argument {_name(path)} of type {typeof(x).str_short(False)} has size "

@@ -245,6 +245,14 @@ def test_pmap():
     np.testing.assert_array_equal(draws, aot.vmap(lambda k: aot.random.bits(k, (3,)))(keys))
 
 
+def test_pmap_of_other_arguments_after_a_first_call():
+    f, x = aot.pmap(lambda x, y=1., *, z=2.: x * y + z), np.ones((8, 3), np.float32)
+    assert [c.sum() for c in (f(x), f(x, x * 2), f(x=x, z=x), f(x, z=x))] == [72, 96, 48, 48]
+    for args, text in (((x, 1.), "rank should be at least 1"), ((x, x[:4]), "inconsistent sizes"), ((), "must have at least one")):
+        with pytest.raises(ValueError, match=f"pmap .*{text}"):
+            f(*args)
+
+
 def test_nested_pmap_gradient():
     """The readme's example; its x is any 4 x 2 array."""
     x = jnp.asarray(np.random.RandomState(0).randn(4, 2).astype(F))
