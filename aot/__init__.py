@@ -45,8 +45,8 @@ _EXPORTS = {
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient"), "aot.custom"),
 }
 _MODULES = tuple("""ad ad_checkpoint api api_util array artifact build cache callbacks core custom custom_batching
-                    custom_derivatives debug distributed dlpack dtypes errors experimental
-                    export extend ffi flatten_util image interpreters lax manifest memory mlir
+                    custom_derivatives debug distributed dlpack dtypes errors example_libraries experimental export
+                    extend ffi flatten_util image interpreters lax manifest memory mlir
                     monitoring nn numpy ops profiler project random ref scipy sharding spec
                     stages targets test_util trace tree tree_util typing version xla""".split())
 

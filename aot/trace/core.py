@@ -66,7 +66,7 @@ class Primitive:
         outs = self.rebind(args, {k: v.without_consts() if type(v) is ClosedJaxpr else v for k, v in params.items()})
         return outs if self.multiple_results else outs[0]
 
-    def get_bind_params(self, params: dict) -> tuple[list, dict]: return [], params
+    def get_bind_params(self, params: dict) -> dict: return params
 
     def __repr__(self): return self.name
 

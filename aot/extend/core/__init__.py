@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,13 @@ from aot.trace import (
     tracing,
 )
 from aot.trace import Eqn as JaxprEqn
+
+
+def __getattr__(name: str) -> Any:
+    if name == "primitives":
+        return importlib.import_module("aot.extend.core.primitives")
+    raise AttributeError(f"module 'aot.extend.core' has no attribute {name!r}")
+
 
 Effect = object
 Effects = frozenset

@@ -1,0 +1,1 @@
+"""Small libraries written with this package: optimizers and layers of networks."""
