@@ -239,6 +239,26 @@ def test_layers_of_other_types(row, dtype, tmp_path):
     same(computed(made, (x, k), tmp_path), want, 1e-2 if dtype == "bfloat16" else 1e-6)
 
 
+@pytest.mark.parametrize("shape, axes", [((3,), 1), ((20, 1), 1), ((17, 2), 1), ((5, 60), 1), ((2, 37), 1), ((2, 3, 77), 1), ((2048,), 1), ((3, 1536), 1),
+                                         ((2, 16, 15), 2), ((20, 9), 2), ((3, 4, 5, 18), 3), ((2, 18, 5, 1), 3)])
+@pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_fourier_transforms(shape, axes, kind, bits, tmp_path, capfd):
+    """Lengths with small factors and large ones, even and odd, lines by themselves and in groups."""
+    rng, lengths = np.random.default_rng(0), shape[-axes:]
+    given = (*shape[:-1], shape[-1] // 2 + 1) if kind == "IRFFT" else shape
+    x = rng.standard_normal(given) + (0 if kind == "RFFT" else 1j * rng.standard_normal(given))
+    exact = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}[kind](
+        x, lengths, tuple(range(-axes, 0)))
+    with aot.enable_x64(True):
+        x = jnp.asarray(x, f"{'float' if kind == 'RFFT' else 'complex'}{bits if kind == 'RFFT' else 2 * bits}")
+        f = lambda x: lax.fft(x, kind, lengths)
+        made, dtype = exported(f, (x,)), f(x).dtype
+    got, = computed(made, (x,), tmp_path, UBSAN)
+    assert "runtime error" not in capfd.readouterr().err
+    same([got], [exact.astype(dtype)], 1e-6 if bits == 32 else 1e-14)
+
+
 @pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ji,jk->ik", "ij,kj->ik", "bij,bjk->bik", "bij,bkj->ikb", "ij,j->i", "i,ij->j", "ji,j->i",
                                         "i,j->ij", "i,i->", "ijkl,kmlj->im", "bhqd,bkhd->bhqk", "ij,jk->ki"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int32", "complex64"])
@@ -281,6 +301,13 @@ def test_long_chains(tmp_path):
         return x
     x = np.ones(5, F)
     same(computed(exported(f, (x,)), (x,), tmp_path), leaves(aot.jit(f)(x)))
+
+
+def test_what_is_read_often_is_computed_once():
+    """Also where the axes over which it is read are added one after the other."""
+    source = exported(nn.log_softmax, (np.ones((7, 1000), F),)).source
+    loop, = (kernel for kernel in source[source.index("void program("):].split("\n  {\n") if "aot_log_f32" in kernel)
+    assert "1000" not in loop
 
 
 def test_what_frees_memory_comes_early():

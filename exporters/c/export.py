@@ -19,6 +19,7 @@ from aot.files import replacing
 from . import (  # noqa: F401  each registers rows
     rows_control,
     rows_convolution,
+    rows_fourier,
     rows_indexing,
     rows_linear,
     rows_movement,

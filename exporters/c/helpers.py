@@ -184,31 +184,6 @@ static void aot_philox(const uint32_t key[2], uint32_t x[4]) {
     k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
   }
 }""",
-    "aot_fft": """
-/* The discrete Fourier transform of z, n numbers `step` apart, by the factors of n; roots: exp(-2 pi i k / N) for
- * N = scale * n.  conjugate: with exp(+..).  The result lies in `out`, n numbers next to each other; `room` has space for n
- * more. */
-static void aot_fft(const double complex *z, ptrdiff_t step, ptrdiff_t n, const double *roots, ptrdiff_t scale, int conjugate,
-                    double complex *out, double complex *room) {
-  ptrdiff_t p = 2, m, i, j, k;
-  if (n == 1) {
-    out[0] = z[0];
-    return;
-  }
-  while (n % p) p++;
-  m = n / p;
-  for (i = 0; i < p; i++) aot_fft(z + i * step, step * p, m, roots, scale * p, conjugate, room + i * m, out + i * m);
-  for (k = 0; k < n; k++) {
-    double complex sum = 0;
-    for (j = 0; j < p; j++) {
-      const ptrdiff_t r = j * k % n * scale;
-      const double re = roots[2 * r], im = conjugate ? -roots[2 * r + 1] : roots[2 * r + 1];
-      const double a = creal(room[j * m + k % m]), b = cimag(room[j * m + k % m]);
-      sum += aot_complex_c128(a * re - b * im, a * im + b * re);
-    }
-    out[k] = sum;
-  }
-}""",
 }
 
 #: helpers of one name for each type: kinds of types -> text
@@ -290,6 +265,77 @@ static inline T aot_complex_$(R x, R y) {
   parts[0] = x, parts[1] = y;
   memcpy(&z, parts, sizeof z);
   return z;
+}"""},
+    "fft2": {"f": """
+/* A step of a Fourier transform of s neighbours: from x as [2][m][s] to y as [m][2][s]; the imaginary parts are `size` behind
+ * the real ones; w: powers of the roots of unity, m real and m imaginary parts for each part of x but the first. */
+static void aot_fft2_$(const T *restrict x, T *restrict y, ptrdiff_t m, ptrdiff_t s, ptrdiff_t size, const T *w) {
+  const ptrdiff_t d = m * s;
+  for (ptrdiff_t p = 0; p < m; p++, x += s, y += 2 * s) {
+    const T wr = w[p], wi = w[m + p];
+    for (ptrdiff_t q = 0; q < s; q++) {
+      const T ar = x[q], ai = x[q + size], br = x[q + d], bi = x[q + d + size], cr = ar - br, ci = ai - bi;
+      y[q] = ar + br, y[q + size] = ai + bi;
+      y[q + s] = cr * wr - ci * wi, y[q + s + size] = cr * wi + ci * wr;
+    }
+  }
+}"""},
+    "fft3": {"f": """
+/* The same for three parts. */
+static void aot_fft3_$(const T *restrict x, T *restrict y, ptrdiff_t m, ptrdiff_t s, ptrdiff_t size, const T *w) {
+  const T half_root = (T)0.86602540378443864676;
+  const ptrdiff_t d = m * s;
+  for (ptrdiff_t p = 0; p < m; p++, x += s, y += 3 * s) {
+    const T ur = w[p], ui = w[m + p], vr = w[2 * m + p], vi = w[3 * m + p];
+    for (ptrdiff_t q = 0; q < s; q++) {
+      const T ar = x[q], ai = x[q + size], br = x[q + d], bi = x[q + d + size], cr = x[q + 2 * d], ci = x[q + 2 * d + size];
+      const T er = br + cr, ei = bi + ci, fr = (bi - ci) * half_root, fi = (cr - br) * half_root;
+      const T gr = ar - er / 2, gi = ai - ei / 2, hr = gr + fr, hi = gi + fi, kr = gr - fr, ki = gi - fi;
+      y[q] = ar + er, y[q + size] = ai + ei;
+      y[q + s] = hr * ur - hi * ui, y[q + s + size] = hr * ui + hi * ur;
+      y[q + 2 * s] = kr * vr - ki * vi, y[q + 2 * s + size] = kr * vi + ki * vr;
+    }
+  }
+}"""},
+    "fft4": {"f": """
+/* A step of a Fourier transform of s neighbours: from x as [4][m][s] to y as [m][4][s]; the imaginary parts are `size` behind
+ * the real ones; w: powers of the roots of unity, m real and m imaginary parts for each part of x but the first. */
+static void aot_fft4_$(const T *restrict x, T *restrict y, ptrdiff_t m, ptrdiff_t s, ptrdiff_t size, const T *w) {
+  const ptrdiff_t d = m * s;
+  for (ptrdiff_t p = 0; p < m; p++, x += s, y += 4 * s) {
+    const T ur = w[p], ui = w[m + p], vr = w[2 * m + p], vi = w[3 * m + p], zr = w[4 * m + p], zi = w[5 * m + p];
+    for (ptrdiff_t q = 0; q < s; q++) {
+      const T ar = x[q] + x[q + 2 * d], ai = x[q + size] + x[q + 2 * d + size];
+      const T br = x[q] - x[q + 2 * d], bi = x[q + size] - x[q + 2 * d + size];
+      const T cr = x[q + d] + x[q + 3 * d], ci = x[q + d + size] + x[q + 3 * d + size];
+      const T er = x[q + d + size] - x[q + 3 * d + size], ei = x[q + 3 * d] - x[q + d];
+      const T fr = br + er, fi = bi + ei, gr = ar - cr, gi = ai - ci, hr = br - er, hi = bi - ei;
+      y[q] = ar + cr, y[q + size] = ai + ci;
+      y[q + s] = fr * ur - fi * ui, y[q + s + size] = fr * ui + fi * ur;
+      y[q + 2 * s] = gr * vr - gi * vi, y[q + 2 * s + size] = gr * vi + gi * vr;
+      y[q + 3 * s] = hr * zr - hi * zi, y[q + 3 * s + size] = hr * zi + hi * zr;
+    }
+  }
+}"""},
+    "fft": {"f": """
+/* A step of a Fourier transform of s neighbours: from x as [n][m][s] to y as [m][n][s]; the imaginary parts are `size` behind
+ * the real ones; w: n roots of unity, real and imaginary parts, then powers of them, m of each for each part of x. */
+static void aot_fft_$(const T *restrict x, T *restrict y, ptrdiff_t n, ptrdiff_t m, ptrdiff_t s, ptrdiff_t size, const T *w) {
+  const T *power = w + 2 * n;
+  for (ptrdiff_t p = 0; p < m; p++)
+    for (ptrdiff_t j = 0; j < n; j++) {
+      const T wr = power[2 * j * m + p], wi = power[(2 * j + 1) * m + p];
+      T *real = y + (p * n + j) * s, *imaginary = real + size;
+      for (ptrdiff_t q = 0; q < s; q++) real[q] = imaginary[q] = 0;
+      for (ptrdiff_t k = 0; k < n; k++) {
+        const T rr = w[j * k % n], ri = w[n + j * k % n], ur = rr * wr - ri * wi, ui = rr * wi + ri * wr;
+        const T *part = x + (k * m + p) * s;
+        for (ptrdiff_t q = 0; q < s; q++) {
+          real[q] += part[q] * ur - part[q + size] * ui;
+          imaginary[q] += part[q] * ui + part[q + size] * ur;
+        }
+      }
+    }
 }"""},
     "expm1": {"c": """
 static inline T aot_expm1_$(T z) {

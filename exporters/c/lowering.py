@@ -90,8 +90,12 @@ class Plan:
         user = users[0]
         if v.rank == 0:
             return not is_expression(user) or user.result.rank > 0
-        expands = user.name == "broadcast_in_dim" and user.result.type.size > v.type.size
-        return expands or not (is_expression(user) or user.name in STREAMING)
+        return self.is_repeated(v) or not (is_expression(user) or user.name in STREAMING)
+
+    def is_repeated(self, v: Value) -> bool:
+        """Whether views of a value have more elements than it."""
+        return any(user.name in VIEWS and (user.result.type.size > v.type.size or self.is_repeated(user.result))
+                   for user in self.users.get(v, ()))
 
     def is_plain(self, v: Value) -> bool:
         """Whether reading a value costs no more than a load."""

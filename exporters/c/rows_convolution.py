@@ -346,11 +346,7 @@ def in_products(l: Lowering, n: Nest) -> None:
         multiply = product(l, left, right, total.ctype, m.depth, n.feature.n == 1)
         block = Block(source, m, inner, in_rows, steps, room, part, total, multiply)
         with l.kernel(), within(l, [m.group, *outer, *positions[:cut]], m.start) as (at, by, to), \
-                l.w.loop(a.n, step=chunk) as i:
-            end = ""
-            if a.n % chunk:
-                end, more = l.w.name("p"), f"{a.n} - {i}"
-                l.w.line(f"const ptrdiff_t {end} = {more} < {chunk} ? {more} : {chunk};")
+                l.w.parts(a.n, chunk) as (i, end):
             with within(l, m.around, (at + i * a.x, by, to + i * a.out)) as place:
                 block.write(l, place, end)
 

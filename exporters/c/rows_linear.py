@@ -1,4 +1,4 @@
-"""Rows of transforms and factorizations: fft, cholesky, triangular_solve, rng_bit_generator."""
+"""Rows of factorizations and random bits: cholesky, triangular_solve, rng_bit_generator."""
 from __future__ import annotations
 
 import math
@@ -8,80 +8,11 @@ import numpy as np
 
 from aot.exporters.stablehlo import Op
 
-from .index import Index, strides
+from .index import Index
 from .lowering import Lowering, row
-from .memory import Buffer
 from .types import BRIEF, CType, Inexpressible, of
 
 WIDE = BRIEF["c128"]
-
-
-# ---- Fourier transforms ------------------------------------------------------------------------------------------------
-
-@row("fft")
-def fft(l: Lowering, op: Op) -> None:
-    """In double precision, one axis after the other."""
-    x, kind, lengths = op.operands[0], op.attrs["fft_type"], [int(n) for n in op.attrs["fft_length"]]
-    source, rank = l.stored(x), x.rank
-    shape = [*op.shape[:rank - len(lengths)], *lengths]             # of the whole transform
-    inverse = kind in ("IFFT", "IRFFT")
-    with l.kernel():
-        whole = l.temporary(WIDE, *shape)
-        longest = max(lengths)
-        line, room = l.temporary(WIDE, longest), l.temporary(WIDE, longest)
-        out = l.new(op.result)
-        axes = list(range(rank - len(lengths), rank))
-        half = rank - 1 if kind == "IRFFT" else None
-        with l.w.loops(x.shape if half is not None else shape) as at:
-            value = l.load(source, at)
-            l.put(whole, at, value if source.ctype.kind == "c" else f"aot_complex_c128({value}, 0)")
-        if half is not None:        # the axis of which a half is given comes last: the others are transformed before
-            for axis in axes[:-1]:
-                _transform(l, whole, axis, x.shape, line, room, inverse)
-            _mirror(l, whole, x.shape)
-            _transform(l, whole, half, shape, line, room, inverse)
-        else:
-            for axis in axes:
-                _transform(l, whole, axis, shape, line, room, inverse)
-        scale = f" / {math.prod(lengths)}" if inverse else ""
-        with l.w.loops(op.shape) as at:
-            value = l.load(whole, at)
-            value = f"creal({value}){scale}" if out.ctype.kind == "f" else f"{value}{scale}"
-            l.put(out, at, f"({out.ctype.value})({value})")
-
-
-def _transform(l: Lowering, whole: Buffer, axis: int, extents: Sequence[int], line: Buffer, room: Buffer,
-               inverse: bool) -> None:
-    """Transform along one axis, in place.  extents: how much of each other axis there is."""
-    n = whole.shape[axis]
-    if n == 1:
-        return
-    angles = -2 * np.pi * np.arange(n) / n
-    roots = Buffer(l.table(np.stack([np.cos(angles), np.sin(angles)], -1).reshape(-1)), (2 * n,))
-    others = [d for d in range(len(extents)) if d != axis]
-    step = strides(whole.shape)[axis]
-    with l.w.loops([extents[d] for d in others]) as outer:
-        at = list(outer)
-        at.insert(axis, Index())
-        start = sum((i * s for i, s in zip(at, strides(whole.shape))), Index())
-        l.w.line(f"aot_fft({l.pointer(whole, start)}, {step}, {n}, {l.pointer(roots)}, 1, {int(inverse)}, "
-                 f"{l.pointer(line, written=True)}, {l.pointer(room, written=True)});")
-        with l.w.loop(n) as i:
-            l.put(whole, [i if d == axis else j for d, j in enumerate(at)], l.load(line, [i]))
-
-
-def _mirror(l: Lowering, whole: Buffer, given: Sequence[int]) -> None:
-    """The other half of the last axis of a transform of real numbers; the axes before are in the domain of the result."""
-    n, half = whole.shape[-1], given[-1]
-    with l.w.loops(given[:-1]) as at:
-        ends = [0] + ([n // 2] if n % 2 == 0 and half > n // 2 else [])
-        for k in ends:              # their imaginary parts mean nothing
-            place = [*at, Index((), k)]
-            l.put(whole, place, f"aot_complex_c128(creal({l.load(whole, place)}), 0)")
-        if n - half > 0:
-            with l.w.loop(n - half) as i:
-                place, source = [*at, i + half], [*at, i * -1 + (n - half)]
-                l.put(whole, place, f"conj({l.load(whole, source)})")
 
 
 # ---- factorizations ------------------------------------------------------------------------------------------------------

@@ -49,3 +49,13 @@ class Writer:
             return
         with self.loop(shape[0], end=end) as first, self.loops(shape[1:]) as rest:
             yield [first, *rest]
+
+    @contextmanager
+    def parts(self, extent: int, size: int) -> Iterator[tuple[Index, str]]:
+        """A loop over parts of so many steps -> the first step of each, and how many there are where they may be fewer."""
+        with self.loop(extent, step=size) as i:
+            end = ""
+            if extent % size:
+                end, left = self.name("p"), f"{extent} - {i}"
+                self.line(f"const ptrdiff_t {end} = {left} < {size} ? {left} : {size};")
+            yield i, end
