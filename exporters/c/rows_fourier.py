@@ -22,6 +22,7 @@ ROOM = 1 << 19          # bytes that are transformed at a time, if more than one
 LONG = 512              # numbers from which on one line by itself is as fast, where lines do not lie next to each other
 SMALL = (4, 2, 3)       # factors that have a helper of their own
 PRECISE = 32            # prime factors from which on sums are made in double precision
+LARGE = 128             # those from which on a transform is a convolution of lengths with small factors (Bluestein's algorithm)
 
 Place = Callable[[Index, Index], list[Index]]           # of an element by its number in the line and the number of the line
 
@@ -60,13 +61,16 @@ class Lines:
         self.is_real = source.ctype.kind == "f", target.ctype.kind == "f"
         self.halved = any(self.is_real) and n % 2 == 0          # pairs of neighbours are transformed as complex numbers
         self.length = n // 2 if self.halved else n
-        self.factors = factors(self.length)
-        self.type = real if max(self.factors, default=1) < PRECISE else BRIEF["f64"]
+        largest = max(factors(self.length), default=1)
+        self.wide = self.length if largest < LARGE else next(m for m in range(2 * self.length - 1, 4 * self.length)
+                                                             if m % 2 == 0 and max(factors(m)) in SMALL)
+        self.factors = factors(self.wide)
+        self.type = real if largest < PRECISE else BRIEF["f64"]
         size = self.type.bits // 8
         self.lines = self.outer if self.inner == 1 else self.inner
-        alone = self.inner == 1 and self.length >= LONG and max(self.factors) in SMALL
-        self.lanes = 1 if alone else max(1, min(self.lines, LINES // size, ROOM // (4 * size * self.length)))
-        self.rooms = [l.temporary(self.type, 2, self.length, self.lanes) for _ in range(2)]
+        alone = self.inner == 1 and self.wide >= LONG and max(self.factors) in SMALL
+        self.lanes = 1 if alone else max(1, min(self.lines, LINES // size, ROOM // (4 * size * self.wide)))
+        self.rooms = [l.temporary(self.type, 2, self.wide, self.lanes) for _ in range(2)]
 
     def write(self) -> None:
         l, (room, _) = self.l, self.rooms
@@ -99,20 +103,52 @@ class Lines:
                 yield k, lane
 
     def transform(self) -> Buffer:
-        """Write the steps -> where the result lies."""
-        l, (x, y), m, s, at = self.l, self.rooms, self.length, self.lanes, 0
+        """Write the transform of the lines in the first room -> where the result lies."""
+        n, m = self.length, self.wide
+        if n == m:
+            return self.stepped(self.rooms)
+        squares = np.arange(n) ** 2 % (2 * n) / (2 * n)         # j k = (j^2 + k^2 - (j - k)^2) / 2
+        chirp, w = parts_of(squares), self.l.w
+        around = np.zeros(m, complex)
+        around[:n] = np.exp(2j * np.pi * squares)
+        around[m - n + 1:] = around[1:n][::-1]
+        other = np.fft.fft(around) / m
+        with w.loop(2) as part, w.loop(m - n) as k, w.loop(self.lanes) as lane:
+            self.l.put(self.rooms[0], [part, k + n, lane], "0")
+        self.multiply(self.rooms[0], n, chirp)
+        found = self.stepped(self.rooms)
+        self.multiply(found, m, np.concatenate([other.real, other.imag]), exchange=True)        # the inverse of what is above
+        found = self.stepped(self.rooms if found is self.rooms[0] else self.rooms[::-1])
+        self.multiply(found, n, np.concatenate([chirp[:n], -chirp[n:]]), exchange=True)
+        return found
+
+    def multiply(self, room: Buffer, n: int, by: np.ndarray, exchange: bool = False) -> None:
+        """Multiply the first n numbers of each line by others; exchange: of the parts of the products."""
+        with self.l.w.loop(n) as k, self.l.w.loop(self.lanes) as lane:
+            places = [[Index((), part), k, lane] for part in (0, 1)]
+            (x, y), held = (self.let(self.l.load(room, at)) for at in places), self.table(by.reshape(2, n))
+            r, i = (self.let(self.l.load(held, [Index((), part), k])) for part in (0, 1))
+            products = f"{x} * {r} - {y} * {i}", f"{x} * {i} + {y} * {r}"
+            for at, value in zip(places, products[::-1] if exchange else products):
+                self.l.put(room, at, value)
+
+    def stepped(self, rooms: list[Buffer]) -> Buffer:
+        """Write the steps for each factor, from the first room to the second one and back -> where the result lies."""
+        (x, y), m, s, at = rooms, self.wide, self.lanes, 0
         if not self.factors:
             return x
-        table = roots(self.factors)
-        held = Buffer(l.table(table.astype(np.float32 if self.type.bits == 32 else np.float64)), table.shape)
+        l, held = self.l, self.table(roots(self.factors))
         for p in self.factors:
             m //= p
             name, first = (f"fft{p}", "") if p in SMALL else ("fft", f"{p}, ")
             places = f"{l.pointer(x)}, {l.pointer(y, written=True)}"
-            l.w.line(f"aot_{name}_{self.type.brief}({places}, {first}{m}, {s}, {self.length * self.lanes}, "
+            l.w.line(f"aot_{name}_{self.type.brief}({places}, {first}{m}, {s}, {self.wide * self.lanes}, "
                      f"{l.pointer(held, Index((), at))});")
             x, y, s, at = y, x, s * p, at + 2 * (p - 1) * m if p in SMALL else at + 2 * p * (m + 1)
         return x
+
+    def table(self, numbers: np.ndarray) -> Buffer:
+        return Buffer(self.l.table(numbers.astype(np.float32 if self.type.bits == 32 else np.float64)), numbers.shape)
 
     # ---- between arrays and lines ----
     def put(self, k: Index, lane: Index, real: str, imaginary: str) -> None:
@@ -148,9 +184,7 @@ class Lines:
 
     def turn(self, k: Index) -> tuple[str, str]:
         """exp(-2 pi i k / n)"""
-        angles = -2 * np.pi * np.arange(self.length) / self.n
-        table = np.stack([np.cos(angles), np.sin(angles)]).astype(np.float32 if self.type.bits == 32 else np.float64)
-        held = Buffer(self.l.table(table), table.shape)
+        held = self.table(parts_of(np.arange(self.length) / self.n).reshape(2, -1))
         real, imaginary = (self.let(self.l.load(held, [Index((), part), k])) for part in (0, 1))
         return real, imaginary
 
