@@ -71,6 +71,8 @@ class _Jax(ModuleType):
     __version_info__ = tuple(map(int, JAX_VERSION.split(".")))
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_src":
+            return importlib.import_module("jax._src")
         try:
             return getattr(aot, name)
         except AttributeError:

@@ -24,12 +24,22 @@ def describe(e: BaseException, also_ours: tuple[str, ...] = ()) -> dict[str, str
     if frames := _user_frames(e, _our_folders() + also_ours):
         lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames),
                  *traceback.format_exception_only(e)]
-        return {"kind": "user", "message": "".join(lines).rstrip()}
+        return {"kind": "user", "message": "".join(lines).rstrip() + _about_jax(e)}
     if isinstance(e, FileNotFoundError) and e.filename is None:
         return {"kind": "error", "message": "the current folder does not exist any more"}
     if _is_foreseen(e):
         return {"kind": "error", "message": str(e) or type(e).__name__}
     return {"kind": "bug", "message": "".join(traceback.format_exception(e)).rstrip()}
+
+
+def _about_jax(e: BaseException) -> str:
+    """A hint for code that imports jax: it is not there, or it was given values of this package."""
+    missing = isinstance(e, ModuleNotFoundError) and (e.name or "").partition(".")[0] == "jax"
+    given_ours = isinstance(e, TypeError) and "jax" in sys.modules and "aot." in str(e)
+    if (missing or given_ours) and "aot.as_jax" not in sys.modules:
+        return ("\nhint: jax traces nothing for aot: import aot in its place, or let `import jax` mean aot, with --as-jax "
+                "(as_jax = true in aot.toml)")
+    return ""
 
 
 def _user_frames(e: BaseException, ours: tuple[str, ...]) -> list[traceback.FrameSummary]:

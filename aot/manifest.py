@@ -44,12 +44,13 @@ _TARGETS = Key("strings", "What to compile for; `aot targets` lists them.")
 _GOLDEN = Key("golden", "Record a result for `aot verify`: true, false, or specs or files of the inputs to record.")
 _FLAGS = Key("table", "XLA debug options, such as xla_cpu_enable_fast_math.")
 _X64 = Key("boolean", "Allow 64-bit types.")
+_AS_JAX = Key("boolean", "Let `import jax` mean aot, in the functions' modules and in the libraries that they import.")
 
 PROJECT = {
     "name": Key("string", "Name of the project.", True),
     "output": Key("string", "Folder that receives the artifacts; default `build`."),
     "modules": Key("strings", "Python files whose functions marked with `@aot.entry` are built too."),
-    "targets": _TARGETS, "golden": _GOLDEN, "xla_flags": _FLAGS, "x64": _X64,
+    "targets": _TARGETS, "golden": _GOLDEN, "xla_flags": _FLAGS, "x64": _X64, "as_jax": _AS_JAX,
 }
 FUNCTION = {
     "name": Key("string", "Its name in the artifact; default: the Python function's."),
@@ -286,7 +287,7 @@ def _resolve(manifest: Manifest, f: dict, over: dict) -> dict:
             "donate": f.get("donate", []), "mesh": f.get("mesh", ""), "in_shardings": f.get("in_shardings", {}),
             "out_shardings": f.get("out_shardings", {}), "artifact": f["artifact"],
             "targets": targets.distinct(pick("targets", ["cpu"]), manifest.root),
-            "golden": golden or pick("golden", True), "x64": pick("x64", False),
+            "golden": golden or pick("golden", True), "x64": pick("x64", False), "as_jax": project.get("as_jax", False),
             "xla_flags": {**project.get("xla_flags", {}), **f.get("xla_flags", {}), **over.get("xla_flags", {})}}
 
 

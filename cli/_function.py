@@ -16,6 +16,7 @@ _OPTIONS = [
     click.option("--value-and-grad", metavar="ARGNUMS", help="Like --grad, returning the value too."),
     click.option("--vmap", metavar="IN_AXES", help="Map over axes of the arguments: 0, or None,0. After --grad."),
     click.option("--static", multiple=True, metavar="NAME=VALUE", help="Fix an argument to a Python value."),
+    click.option("--as-jax", is_flag=True, help="Let `import jax` mean aot, in the module and the libraries it imports."),
     click.option("--weights", multiple=True, metavar="[NAME=]FILE",
                  help="Store the arrays of a file in the artifact as this argument (by default the first)."),
     click.option("--mesh", metavar="AXIS=N,...", default="", help="Partition over devices: data=4,model=2."),
@@ -34,7 +35,7 @@ def function_options(command: Any) -> Any:
 
 
 def program(function: str, args: tuple[str, ...], grad: str | None, value_and_grad: str | None, vmap: str | None,
-            static: tuple[str, ...], weights: tuple[str, ...], mesh: str, in_shardings: tuple[str, ...],
+            static: tuple[str, ...], as_jax: bool, weights: tuple[str, ...], mesh: str, in_shardings: tuple[str, ...],
             out_shardings: tuple[str, ...], name: str | None = None) -> Any:
     """The `aot.build.Program` that the options describe."""
     from aot import binding, build, partition, spec
@@ -42,6 +43,8 @@ def program(function: str, args: tuple[str, ...], grad: str | None, value_and_gr
         raise click.UsageError("--grad and --value-and-grad exclude each other")
     if mesh:        # the module may make a mesh of its own while it is imported
         build.prepare_devices(partition.parse_mesh(mesh).size)
+    if as_jax:
+        import aot.as_jax  # noqa: F401
     fun = binding.find(function)
     positional, named = [], {}
     for text in args:

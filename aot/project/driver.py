@@ -130,7 +130,8 @@ class Builder:
         """Functions marked in modules, from the records while the modules' files are the same."""
         found = []
         for i, module in enumerate(self.manifest.project.get("modules", [])):
-            name, wanted = f"modules/{module}", {"module": module, **self.identity}
+            name = f"modules/{module}"
+            wanted = {"module": module, "as_jax": self.manifest.project.get("as_jax", False), **self.identity}
             if self.options.force or self.state.stale(name, wanted):
                 self.pool.submit({**self._task(), "do": "discover", "module": module}, log=self._log(f"module{i}"),
                                  timeout=self.options.timeout)
@@ -174,7 +175,8 @@ class Builder:
     # ---- working ----
     def _task(self) -> dict:
         where = {"directory": self.options.cache, "offline": self.options.offline} if self.options.cache else None
-        return {"root": self.root, "output": self.output, "cache": where, "require_hit": self.options.require_hit}
+        return {"root": self.root, "output": self.output, "cache": where, "require_hit": self.options.require_hit,
+                "as_jax": self.manifest.project.get("as_jax", False)}
 
     def _log(self, name: str) -> str:
         folder = os.path.join(self.hidden, "log")
@@ -386,6 +388,8 @@ def named_program(name: str) -> Any:
     from aot.project.tasks import program_of
     found = manifests.load(manifests.find())
     os.chdir(found.root)
+    if found.project.get("as_jax"):
+        import aot.as_jax
     modules = [binding._import_file(path) for path in found.project.get("modules", [])]
     items = manifests.items(found, entries=[e for m in modules for e in marks.discover(m, found.root)])
     item = next((i for i in items if i["name"] == name), None)

@@ -31,6 +31,8 @@ def guarded(task: Task) -> dict:
         os.chdir(task["root"])
         binding.import_from(task["root"])
         sys.argv = [sys.argv[0]]
+        if task.get("as_jax"):
+            importlib.import_module("aot.as_jax")
         if task.get("x64"):
             config.update("enable_x64", True)
         _use_cache(task)

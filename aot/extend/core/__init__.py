@@ -160,8 +160,9 @@ def primal_dtype_to_tangent_dtype(dtype: Any) -> Any:
 
 
 __all__ = ["ClosedJaxpr", "DebugInfo", "DropVar", "Effect", "Effects", "InconclusiveDimensionOperation", "Jaxpr", "JaxprEqn",
-           "JaxprTypeError", "Literal", "Primitive", "TraceTag", "Tracer", "Var", "array_types", "concrete_or_error",
-           "find_top_trace", "get_opaque_trace_state", "jaxpr_as_fun", "jaxprs_in_params", "mapped_aval", "new_jaxpr_eqn", "no_effects",
-           "primal_dtype_to_tangent_dtype", "set_current_trace", "subjaxprs", "take_current_trace", "trace_state_clean",
-           "unmapped_aval", "unsafe_am_i_under_a_jit_DO_NOT_USE", "unsafe_am_i_under_a_vmap_DO_NOT_USE",
+           "JaxprTypeError", "Literal", "Primitive", "TraceTag", "Tracer", "Var", "array_types",
+           "concrete_or_error", "find_top_trace", "get_opaque_trace_state", "jaxpr_as_fun", "jaxprs_in_params",
+           "mapped_aval", "new_jaxpr_eqn", "no_effects", "primal_dtype_to_tangent_dtype", "set_current_trace",
+           "subjaxprs", "take_current_trace", "trace_state_clean", "unmapped_aval",
+           "unsafe_am_i_under_a_jit_DO_NOT_USE", "unsafe_am_i_under_a_vmap_DO_NOT_USE",
            "unsafe_get_axis_names_DO_NOT_USE", "valid_jaxtype"]
