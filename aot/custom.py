@@ -87,7 +87,7 @@ class custom_jvp:
 
         def rule(primals, tangents):
             ps = call.in_tree.unflatten(map(with_type, primals))
-            ts = call.in_tree.unflatten(map(symbolic_zero if self.symbolic_zeros else instantiate_zero, tangents))
+            ts = call.in_tree.unflatten(map(symbolic_zero if self.symbolic_zeros else array_of_zeros, tangents))
             got = self.jvp(*call.static.values(), ps, ts)
             if not isinstance(got, (tuple, list)) or len(got) != 2:
                 raise TypeError(f"Custom JVP rule for function {name} must produce a pair (list or tuple of length two) "
@@ -116,6 +116,12 @@ class SymbolicZero(Zero):
 def symbolic_zero(t: Any) -> Any:
     """A tangent or cotangent as rules with symbolic_zeros=True see it."""
     return SymbolicZero(t.aval) if is_zero(t) else t
+
+
+def array_of_zeros(t: Any) -> Any:
+    """A tangent or cotangent as rules see it: an array, also where it is zero."""
+    from aot.ops.elementwise import as_array
+    return as_array(instantiate_zero(t)) if is_zero(t) else t
 
 
 def _checked_tangent(name, out, t):
@@ -167,7 +173,7 @@ class custom_vjp:
             return outs, res
 
         def bwd(res, cts):
-            ct = box["tree"].unflatten(map(symbolic_zero if self.symbolic_zeros else instantiate_zero, cts))
+            ct = box["tree"].unflatten(map(symbolic_zero if self.symbolic_zeros else array_of_zeros, cts))
             back = self.bwd(*call.static.values(), box["res"].unflatten(res), ct)
             return _flat_cotangents(name, back, call.dynamic)
         if self.optimize_remat:

@@ -61,6 +61,119 @@ def test_cotangents_of_integers_have_no_effect(case):
     check(case)
 
 
+# ---- values ---------------------------------------------------------------------------------------------------------------
+
+SCALARS = {
+    "zeros": lambda m: m.numpy.zeros(()), "ones": lambda m: m.numpy.ones((), "uint32"), "full": lambda m: m.numpy.full((), 3.),
+    "lax.full": lambda m: m.lax.full((), 1), "zeros_like": lambda m: m.numpy.zeros_like(1.),
+    "full_like": lambda m: m.lax.full_like(np.ones((), f32), 2), "convert": lambda m: m.lax.convert_element_type(1, "float32"),
+    "same": lambda m: m.lax.convert_element_type(f32(1), "float32"), "weak": lambda m: m.lax.full((), 1.)}
+TRACES = {"none": lambda m, f: f(1.), "jit": lambda m, f: m.jit(f)(1.), "grad": lambda m, f: m.grad(f)(1.),
+          "vmap": lambda m, f: m.vmap(f)(X[0]), "eval_shape": lambda m, f: m.eval_shape(f, 1.)}
+
+
+@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize("name", SCALARS)
+def test_scalars_are_arrays_in_every_trace(name, trace):
+    for m in aot, jax:
+        seen = []
+
+        def f(x, m=m, seen=seen):
+            made = SCALARS[name](m)
+            seen.append((isinstance(made, m.Array), made.dtype, made.weak_type, made.at[...].set(2).shape))
+            return x * 1.
+        TRACES[trace](m, f)
+        assert seen[0][0]
+        if m is aot:
+            ours = seen[0]
+    assert ours == seen[0]
+
+
+@pytest.mark.parametrize("rule", ["bwd", "jvp"])
+def test_zeros_that_rules_are_given_are_arrays(rule):
+    for m in aot, jax:
+        seen = []
+        if rule == "bwd":
+            f = m.custom_vjp(lambda x: (x * 2, x))
+            f.defvjp(lambda x: (f(x), None), lambda _, cts: seen.append(cts[1]) or (cts[0] * 2,))
+        else:
+            f = m.custom_jvp(lambda x, y=3.: (x * 2, y))
+            f.defjvp(lambda p, t: (f(*p), (seen.append(t[1]) or t[0] * 2, t[1])))
+        for how in m.grad, lambda f, m=m: m.jit(m.grad(f)):
+            how(lambda x: f(x, *([3.] if rule == "jvp" else []))[0])(1.)
+        assert len(seen) == 2 and all(isinstance(x, m.Array) and x.shape == () for x in seen)
+
+
+def wrapper(m, value):
+    """An object that stands for an array, and has its attributes, as parameters of neural networks have."""
+    class Wrapper:
+        def __init__(self, x): self.x = x
+        def __getattr__(self, name): return getattr(object.__getattribute__(self, "x"), name)
+        def __jax_array__(self): return self.x
+    m.tree_util.register_pytree_node(Wrapper, lambda w: ([w.x], None), lambda _, xs: Wrapper(*xs))
+    return Wrapper(value)
+
+
+WRAPPED = {
+    "sin": lambda m, x, w: m.numpy.sin(w), "square": lambda m, x, w: m.numpy.square(w), "negative": lambda m, x, w: m.numpy.negative(w),
+    "multiply": lambda m, x, w: m.numpy.multiply(x, w), "left": lambda m, x, w: m.numpy.add(w, 1.), "operator": lambda m, x, w: x * w,
+    "dot": lambda m, x, w: m.numpy.dot(x[0], m.numpy.sum(w, 0)), "convert": lambda m, x, w: m.lax.convert_element_type(w, "float32"),
+    "set": lambda m, x, w: x.at[:].set(w), "add": lambda m, x, w: x.at[0].add(w[0])}
+
+
+@pytest.mark.parametrize("trace", ["none", "jit", "grad", "vmap"])
+@pytest.mark.parametrize("name", WRAPPED)
+def test_objects_that_stand_for_arrays(name, trace):
+    def case(m):
+        f = lambda x: WRAPPED[name](m, x, wrapper(m, x * 2)).sum()
+        x = m.numpy.asarray(X)
+        return {"none": f, "jit": m.jit(f), "grad": m.grad(f), "vmap": lambda x: m.vmap(f)(x[None])}[trace](x)
+    check(case)
+
+
+@cases(given=lambda m: m.lax.dot_general(X, X.T, (((1,), (0,)), ((), ())), preferred_element_type=m.numpy.float32),
+       wide=lambda m: m.lax.dot_general(X, X.T, (((1,), (0,)), ((), ())), preferred_element_type=np.float32))
+def test_dtypes_given_as_types(case):
+    check(case)
+    assert aot.core.ShapedArray((), aot.numpy.float32) == aot.typeof(f32(0))
+
+
+# ---- control flow ----------------------------------------------------------------------------------------------------------
+
+UNCHANGED = {
+    "cond": lambda m, x, y: m.lax.cond(x > 0, lambda x, y: (x + 1, y), lambda x, y: (x, y), x, y),
+    "closed over": lambda m, x, y: m.lax.cond(x > 0, lambda: (x + 1, y), lambda: (x, y)),
+    "switch": lambda m, x, y: m.lax.switch(x.astype(int), [lambda x, y: (x, y), lambda x, y: (x * y, y), lambda x, y: (y, y)], x, y),
+    "all": lambda m, x, y: m.lax.cond(x > 0, lambda x, y: (x, y), lambda x, y: (x, y), x, y),
+    "swapped": lambda m, x, y: m.lax.cond(x > 0, lambda x, y: (x, y), lambda x, y: (y, x), x, y),
+    "while": lambda m, x, y: m.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + c[1], c[1]), (x, y)),
+    "while, in the condition": lambda m, x, y: m.lax.while_loop(lambda c: c[0] < 3 * c[1], lambda c: (c[0] + 1, c[1]), (x, y)),
+    "scan": lambda m, x, y: m.lax.scan(lambda c, _: ((c[0] + c[1], c[1]), None), (x, y), None, length=3)[0]}
+
+
+@pytest.mark.parametrize("name", UNCHANGED)
+def test_what_no_branch_or_iteration_changes_is_passed_on(name):
+    f = UNCHANGED[name]
+    check(lambda m: f(m, m.numpy.float32(1), m.numpy.float32(2)))
+    check(lambda m: m.jit(lambda x, y: f(m, x, y))(f32(1), f32(2)))
+    if "condition" not in name:         # jax wants an axis there
+        check(lambda m: m.vmap(lambda x, y: f(m, x, y), in_axes=(0, None), out_axes=(0, None))(X[0] - f32(.2), f32(2)))
+    check(lambda m: m.vmap(lambda x, y: f(m, x, y))(X[0] - f32(.2), X[1]))
+    check(lambda m: m.jvp(lambda x, y: f(m, x, y), (f32(1), f32(2)), (f32(3), f32(4))))
+    if "while" not in name:
+        check(lambda m: m.grad(lambda x, y: f(m, x, y)[0] * f(m, x, y)[1], (0, 1))(f32(1), f32(2)))
+
+
+def test_mapped_results_without_an_axis_are_named():
+    with pytest.raises(ValueError, match=r"at vmap.*\['b'\].*got axis spec None but output was batched on axis 0"):
+        aot.vmap(lambda x: {"a": 1., "b": x}, out_axes=None)(X)
+
+
+def test_loops_without_jit():
+    with aot.disable_jit():
+        assert aot.lax.while_loop(lambda c: c < 3, lambda c: c + 1, 0) == 3
+
+
 # ---- what is known of functions and values -------------------------------------------------------------------------------
 
 @cases(inferred=lambda m: m.jit(lambda n, x: x * n if n else x, static_argnames="n")(0, f32(2)),

@@ -295,7 +295,7 @@ def _rank_promotion(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
     warnings.warn(text, stacklevel=4)
 
 
-def _plain(name: str, position: int, x: Any) -> Any:
+def plain(name: str, position: int, x: Any) -> Any:
     """One checked argument without the `__jax_array__` protocol around it, and never a float0 array."""
     if not isinstance(x, (ArrayMethods, np.ndarray, *_SCALARS)):
         convert = getattr(x, "__jax_array__", None)
@@ -313,7 +313,7 @@ def _plain(name: str, position: int, x: Any) -> Any:
 
 def promote_args(name: str, *args: Any, to: Callable[[Any], Any] | None = None) -> list[Any]:
     """Check, promote dtypes and equalize ranks: what every elementwise function does to its arguments."""
-    args = tuple([_plain(name, i, x) for i, x in enumerate(args)])
+    args = tuple([plain(name, i, x) for i, x in enumerate(args)])
     out = promote(*args, to=to)
     return out if len(out) == 1 else same_rank(name, out)
 

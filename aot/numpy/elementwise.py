@@ -8,6 +8,7 @@ import numpy as np
 
 from aot import dtypes, lax
 from aot.api import jvp
+from aot.array_methods import ArrayMethods
 from aot.custom import custom_jvp
 from aot.numpy._util import (
     BOOL,
@@ -38,8 +39,7 @@ def _float_function(name: str, op: Callable, doc: str) -> Callable:
     """A function that computes in floats: integers are converted first, floats and complex go straight to `op`."""
 
     def fun(x, /):
-        aval = getattr(x, "aval", None)
-        if aval is not None and aval.dtype in INEXACT:
+        if isinstance(x, ArrayMethods) and x.aval.dtype in INEXACT:
             return op(x)
         return op(*promote_args(name, x, to=inexact))
 

@@ -506,7 +506,7 @@ def _gather(x: Any, plan: Plan, mode: Any, fill_value: Any, is_sorted: bool, uni
 def scatter(x: Any, index: Any, values: Any, op: Callable[..., Any], *, indices_are_sorted: bool = False,
             unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True) -> Any:
     """`x` with `values` combined in at `index` by a `lax.scatter*` function; positions out of range are dropped."""
-    _util.check("x.at[...]", x, values)
+    x, values = (_util.plain("x.at[...]", n, v) for n, v in enumerate((x, values)))
     x = array_of(x)
     dtype, weak = x.dtype, x.aval.weak_type
     _warn_unsafe(values, x)

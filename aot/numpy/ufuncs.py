@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aot import dtypes, lax
+from aot.array_methods import ArrayMethods
 from aot.custom import custom_jvp
 from aot.numpy._util import (
     BOOL,
@@ -44,7 +45,7 @@ _INEXACT = (inexact, INEXACT)
 def _pair(name: str, x: Any, y: Any, rule: tuple) -> tuple[Any, Any, Any]:
     """Two promoted operands and their dtype. The common cases on a hot path come first."""
     to, ready = rule
-    ax, ay = getattr(x, "aval", None), getattr(y, "aval", None)
+    ax, ay = x.aval if isinstance(x, ArrayMethods) else None, y.aval if isinstance(y, ArrayMethods) else None
     if ax is not None and ax.dtype in ready:
         if ay is not None:
             if ax.dtype == ay.dtype and ax.weak_type == ay.weak_type:
@@ -185,8 +186,7 @@ def fabs(x: Any, /) -> Any:
 
 def square(x: Any, /) -> Any:
     """x * x."""
-    aval = getattr(x, "aval", None)
-    if aval is not None and aval.dtype in _NUMERIC[1]:
+    if isinstance(x, ArrayMethods) and x.aval.dtype in _NUMERIC[1]:
         return lax.square(x)
     return lax.square(*promote_args("square", x, to=numeric))
 
@@ -440,8 +440,7 @@ logaddexp2 = _object(_of_floats("logaddexp2", _logaddexp2, "log2(2**x1 + 2**x2) 
 @quick
 def _negative(x: Any, /) -> Any:
     """-x."""
-    aval = getattr(x, "aval", None)
-    if aval is not None and aval.dtype in INEXACT:
+    if isinstance(x, ArrayMethods) and x.aval.dtype in INEXACT:
         return lax.neg(x)
     return lax.neg(*promote_args("negative", x))
 

@@ -170,8 +170,9 @@ def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_t
     n, m = a.ndim, b.ndim
     wrap = lambda axes, r: tuple([i % r if r else i for i in _ints(axes)])
     preferred = preferred_element_type
-    if preferred is not None and preferred != typeof(lhs).dtype:
-        preferred = dtypes.canonicalize_dtype(dtypes.dtype(preferred))
+    if preferred is not None:
+        same = preferred == typeof(lhs).dtype       # a dtype of 64 bits stays where the arrays have it
+        preferred = typeof(lhs).dtype if same else dtypes.canonicalize_dtype(dtypes.dtype(preferred))
     out = bind1(dot_general_p, lhs, rhs, precision=canonical_precision(precision), preferred_element_type=preferred,
                 dimension_numbers=((wrap(xk, n), wrap(yk, m)), (wrap(xb, n), wrap(yb, m))), out_sharding=None)
     return placed(out, out_sharding)

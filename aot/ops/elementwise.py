@@ -9,6 +9,7 @@ from typing import Any, Callable
 import numpy as np
 
 from aot import dtypes
+from aot.array_methods import ArrayMethods
 from aot.ops.families import (
     Elementwise,
     LinearOp,
@@ -94,9 +95,10 @@ def _bessel_i1e_slope(y, x):
 
 
 def full_like(x, value):
-    from aot.ops.shape import full
+    from aot.ops.shape import broadcast_to
     a = typeof(x)
-    return full(a.shape, lit(x, value), None if a.weak_type else a.dtype)
+    value = convert(lit(x, value), a.dtype, a.weak_type)
+    return broadcast_to(value, a.shape) if a.shape else value
 
 
 # ---- sign, rounding, parts ---------------------------------------------------------------------------------------
@@ -550,6 +552,8 @@ def _convert_scalar(x, a, dtype, weak_type):
 
 def convert_element_type(operand, new_dtype=None, weak_type: bool | None = None):
     """operand converted to new_dtype by XLA's rules (float to int saturates, NaN becomes 0)."""
+    if not isinstance(operand, ArrayMethods) and hasattr(operand, "__jax_array__"):
+        operand = operand.__jax_array__()
     a = typeof(operand)
     if new_dtype is None:
         dtype, weak = a.dtype, a.weak_type if weak_type is None else weak_type
@@ -557,7 +561,15 @@ def convert_element_type(operand, new_dtype=None, weak_type: bool | None = None)
         dtype, weak = dtypes.dtype(new_dtype), new_dtype is not _b.bool if weak_type is None else weak_type
     else:
         dtype, weak = dtypes.dtype(new_dtype), False if weak_type is None else weak_type
-    return convert(operand, dtype, weak)
+    return as_array(convert(operand, dtype, weak))
+
+
+def as_array(x: Any) -> Any:
+    """A number or numpy array as an Array; anything else, and float0, as it is."""
+    if isinstance(x, (_b.bool, int, float, _b.complex, np.generic, np.ndarray)) and getattr(x, "dtype", None) != dtypes.float0:
+        from aot.array import asarray
+        return asarray(x)
+    return x
 
 
 def _convert_element_type(operand, new_dtype=None, weak_type: bool = False):

@@ -10,7 +10,7 @@ from aot import dtypes
 from aot.config import config
 from aot.ops import elementwise as ew
 from aot.ops.call import merge_captured
-from aot.ops.control import cond_p, while_p
+from aot.ops.control import cond_p, select_outputs, while_p
 from aot.ops.families import kind
 from aot.ops.scan import scan_p
 from aot.ops.shape import concatenate, reshape
@@ -19,6 +19,7 @@ from aot.source import api_boundary
 from aot.trace import (
     Jaxpr,
     ShapedArray,
+    Var,
     bind,
     concrete_or_error,
     eval_jaxpr,
@@ -151,7 +152,21 @@ def _branches(index, funs, operands, what, names):
                                 "one of the branches")
     weak = [all(j.out_avals[i].weak_type for j in jaxprs) for i in range(len(first[0].outvars))]
     jaxprs = [_with_weak(j, weak) for j in jaxprs]
-    return out_tree.unflatten(bind(cond_p, index, *captured, *leaves, branches=tuple(jaxprs)))
+    passed, operands = _passed_on(jaxprs), [*captured, *leaves]
+    if any(i is not None for i in passed):
+        needed = tuple(i is None for i in passed)
+        jaxprs = [j.memo(("keep", needed), lambda j=j: select_outputs(j, needed)) for j in jaxprs]
+    runs = jaxprs[0].outvars or any(j.effects for j in jaxprs)
+    outs = iter(bind(cond_p, index, *operands, branches=tuple(jaxprs)) if runs else ())
+    return out_tree.unflatten([next(outs) if i is None else ew.as_array(operands[i]) for i in passed])
+
+
+def _passed_on(branches: Sequence[Jaxpr]) -> list[int | None]:
+    """For each result the operand that all branches return as it is, if they do: it does not depend on which one runs."""
+    def operand(col):
+        first, *others = [b.invars.index(v) if type(v) is Var and v in b.invars else None for b, v in zip(branches, col)]
+        return first if all(i == first for i in others) else None
+    return [operand(col) for col in zip(*(b.outvars for b in branches))]
 
 
 def _with_weak(jaxpr: Jaxpr, weak: Sequence[bool]) -> Jaxpr:
@@ -218,7 +233,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
     if not (callable(body_fun) and callable(cond_fun)):
         raise TypeError("lax.while_loop: body_fun and cond_fun arguments should be callable.")
     if config.disable_jit and not any(map(is_tracer, tree_leaves(init_val))):
-        val = tree_map(ew.asarray, init_val)
+        val = tree_map(ew.as_array, init_val)
         while cond_fun(val):
             val = body_fun(val)
         return val
@@ -235,9 +250,34 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
     if len(p) != 1 or cond_tree != tree_structure(0) or p[0].shape or kind(p[0].dtype) != "b":
         raise TypeError("cond_fun must return a boolean scalar, but got pytree "
                         f"{cond_tree} of types {[a.str_short() for a in p]}.")
-    outs = bind(while_p, *cond_captured, *body_captured, *leaves, cond_jaxpr=cond_jaxpr, body_jaxpr=body_jaxpr,
-                cond_nconsts=len(cond_captured), body_nconsts=len(body_captured))
-    return tree.unflatten(outs)
+    n = len(body_captured)
+    fixed = tuple(v is w for v, w in zip(body_jaxpr.invars[n:], body_jaxpr.outvars))        # no iteration changes them
+    constant = [ew.as_array(x) for x, f in zip(leaves, fixed) if f]
+    cond_jaxpr, used = _without_fixed(cond_jaxpr, fixed, False)
+    cond_consts = [*cond_captured, *[x for x, u in zip(constant, used) if u]]
+    body_jaxpr, used = _without_fixed(body_jaxpr, fixed, True)
+    body_consts = [*body_captured, *[x for x, u in zip(constant, used) if u]]
+    outs = iter(bind(while_p, *cond_consts, *body_consts, *[x for x, f in zip(leaves, fixed) if not f], cond_jaxpr=cond_jaxpr,
+                     body_jaxpr=body_jaxpr, cond_nconsts=len(cond_consts), body_nconsts=len(body_consts)))
+    given = iter(constant)
+    return tree.unflatten([next(given if f else outs) for f in fixed])
+
+
+def _without_fixed(jaxpr: Jaxpr, fixed: tuple[bool, ...], carried: bool) -> tuple[Jaxpr, list[bool]]:
+    """The function of a loop with those parts of the carry that are fixed, if it uses them, as inputs before the others.
+
+    -> (it, which of them it uses); carried: its results are the carry."""
+    if not any(fixed):
+        return jaxpr, []
+
+    def make():
+        n = len(jaxpr.invars) - len(fixed)
+        outs = [v for v, f in zip(jaxpr.outvars, fixed) if not f] if carried else jaxpr.outvars
+        read = {*outs, *(v for e in jaxpr.eqns for v in e.invars)}
+        constant, changing = ([v for v, f in zip(jaxpr.invars[n:], fixed) if f is want] for want in (True, False))
+        invars = [*jaxpr.invars[:n], *[v for v in constant if v in read], *changing]
+        return Jaxpr(invars, jaxpr.eqns, outs, jaxpr.debug_name), [v in read for v in constant]
+    return jaxpr.memo(("without", fixed, carried), make)
 
 
 @api_boundary

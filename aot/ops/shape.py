@@ -10,7 +10,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from aot import dtypes
-from aot.ops.elementwise import convert
+from aot.ops.elementwise import as_array, convert
 from aot.ops.families import LinearOp, NonDifferentiable, check_dtype, kind, typed_scalar
 from aot.trace import ShapedArray, bind, bind1, is_linear, typeof
 
@@ -53,7 +53,7 @@ def full(shape: Sequence[int], fill_value, dtype=None, *, sharding=None):
         return _full_of_keys(shape, fill_value, a.dtype if dtype is None else dtype)
     d = a.dtype if dtype is None else dtypes.canonicalize_dtype(dtypes.dtype(dtype))
     value = convert(fill_value, d, weak)
-    return placed(broadcast_to(value, shape) if shape else _scalar_array(value), sharding)
+    return placed(broadcast_to(value, shape) if shape else as_array(value), sharding)
 
 
 def _full_of_keys(shape, fill_value, dtype):
@@ -63,15 +63,6 @@ def _full_of_keys(shape, fill_value, dtype):
         return broadcast_to(fill_value, shape)
     words = ShapedArray(shape, dtype).physical
     return random_wrap(full(words.shape, fill_value, words.dtype), impl=dtype.impl)
-
-
-def _scalar_array(x):
-    """A scalar that is an array, not a Python or numpy scalar, where no trace is running."""
-    from aot.trace.core import base_trace, state
-    if state.trace is base_trace and isinstance(x, (bool, int, float, complex, np.generic)):
-        from aot.array import asarray
-        return asarray(x)
-    return x
 
 
 def zeros(aval: ShapedArray):
@@ -95,7 +86,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     if kind(d) == "k":
         return _full_of_keys(shape, fill_value, d)
     value = convert(fill_value, d, weak)
-    return placed(broadcast_to(value, shape) if shape else _scalar_array(value), sharding)
+    return placed(broadcast_to(value, shape) if shape else as_array(value), sharding)
 
 
 class Iota(NonDifferentiable):

@@ -31,6 +31,8 @@ class ShapedArray(AbstractValue):
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, weak_type: bool = False, *, sharding: Any = None,
                  manual_axis_type: Any = None):
+        if isinstance(dtype, type):
+            dtype = np.dtype(dtype)
         self.shape, self.dtype, self.weak_type = shape, dtype, weak_type
         self._hash = self._mlir = None
 

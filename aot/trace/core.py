@@ -307,6 +307,8 @@ class StageTrace(Trace):
             return Literal(x, typeof(x))
         found = self.literals.get(id(x))
         if found is None:
+            if not isinstance(x, ArrayMethods) and hasattr(x, "__jax_array__"):
+                return self.atom(x.__jax_array__())
             aval = typeof(x)
             value = np.asarray(x, aval.dtype) if isinstance(x, (np.ndarray, np.generic)) else x
             found = self.literals[id(x)] = Literal(value, aval)

@@ -92,6 +92,11 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                 typeof(x)
             return outs
         outs, out_dims = vmap_flat(flat, axis, leaves, dims)
+        for i, (d, want) in enumerate(zip(out_dims, box["axes"])):
+            if d is not None and want is None:
+                path = keystr(tree_flatten_with_path(box["tree"].unflatten(outs))[0][i][0])
+                raise ValueError(f"at vmap, output{path} got axis spec None but output was batched on axis {d}. hint: give "
+                                 "out_axes an axis for it, or make it independent of the mapped arguments")
         result = box["tree"].unflatten([_place(axis, x, d, want) for x, d, want in zip(outs, out_dims, box["axes"])])
         return _left(result, box["axes"], axis.size) if _MAPPED else result
     return vmap_f
@@ -137,9 +142,6 @@ def _name(path) -> str:
 
 def _place(axis: Axis, x, d: int | None, want: int | None):
     if want is None:
-        if d is not None:
-            raise ValueError("vmap has mapped output but out_axes is None; hint: give an axis for this output, or make it "
-                             "independent of the mapped arguments")
         return x
     ndim = typeof(x).ndim + (d is None)
     if not -ndim <= want < ndim:
