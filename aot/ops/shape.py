@@ -3,6 +3,7 @@
 Parts of arrays are in slicing.py."""
 from __future__ import annotations
 
+import functools
 import operator
 from math import prod
 from typing import Any, Sequence
@@ -78,7 +79,7 @@ def zeros(aval: ShapedArray):
 
 
 def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
-    """An array like x (shape, dtype, weak_type) filled with fill_value."""
+    """An array like x (shape, dtype, weak_type) filled with fill_value; laid out over several devices as x is."""
     a = typeof(x)
     shape = a.shape if shape is None else canonical_shape(shape)
     weak = dtype is None and a.weak_type
@@ -86,7 +87,25 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     if kind(d) == "k":
         return _full_of_keys(shape, fill_value, d)
     value = convert(fill_value, d, weak)
+    if sharding is None and shape == a.shape and (over := _devices_of(x)) is not None:
+        return _filler(shape, over)(value)
     return placed(broadcast_to(value, shape) if shape else as_array(value), sharding)
+
+
+def _devices_of(x) -> Any:
+    """The sharding of a concrete array over several devices, outside of any trace."""
+    from aot import xla
+    from aot.trace.core import base_trace, state
+    if not xla.may_be_placed() or state.trace is not base_trace or not hasattr(x, "buf"):
+        return None
+    return x.sharding if x.sharding.num_devices > 1 else None
+
+
+@functools.lru_cache(256)
+def _filler(shape: tuple[int, ...], sharding: Any) -> Any:
+    """number -> an array of it whose parts are made where they are wanted."""
+    from aot.dispatch import jit
+    return jit(lambda value: broadcast_to(value, shape), out_shardings=sharding)
 
 
 class Iota(NonDifferentiable):

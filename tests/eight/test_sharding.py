@@ -289,6 +289,18 @@ def test_making_arrays():
     assert aot.device_put(a, aot.devices()[3]).devices() == {aot.devices()[3]}
 
 
+@pytest.mark.parametrize("spec", [P(), P("x"), P("x", "y"), P(None, ("y", "x"))], ids=str)
+def test_arrays_like_one_over_devices_lie_as_it_does(spec):
+    a = aot.device_put(ARR, NamedSharding(GRID, spec))
+    for like, value in ((jnp.zeros_like, 0), (jnp.ones_like, 1), (lambda x: jnp.full_like(x, 2, dtype=int), 2),
+                        (lambda x: lax.full_like(x, 3), 3)):
+        out = like(a)
+        assert out.sharding == a.sharding and np.array_equal(out, np.full_like(ARR, value))
+        assert all(s.data.shape == t.data.shape for s, t in zip(out.addressable_shards, a.addressable_shards))
+    assert jnp.zeros_like(a, shape=(3,)).sharding.num_devices == 1
+    assert aot.jit(lambda: jnp.zeros_like(a) + 1)().shape == a.shape and aot.grad(lambda x: (jnp.ones_like(a) * x).sum())(1.) == 32
+
+
 def test_keys_over_devices():
     keys = aot.device_put(aot.random.split(aot.random.key(0), 8), NamedSharding(LINE, P("x")))
     out = aot.jit(aot.vmap(lambda k: aot.random.uniform(k)))(keys)
