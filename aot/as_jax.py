@@ -65,7 +65,13 @@ _PRIVATE: dict[str, dict[str, str]] = {
 }
 
 
-class _Jax(ModuleType):
+class _Module(ModuleType):
+    """A module that pickles as its name, as plain ones do for libraries that pickle classes of users."""
+
+    def __reduce__(self) -> tuple: return importlib.import_module, (self.__name__,)
+
+
+class _Jax(_Module):
     """The module `jax`: the names of this package, and a version of its own."""
     __version__ = JAX_VERSION
     __version_info__ = tuple(map(int, JAX_VERSION.split(".")))
@@ -83,7 +89,7 @@ class _Jax(ModuleType):
         return sorted({*super().__dir__(), *dir(aot)})
 
 
-class _Private(ModuleType):
+class _Private(_Module):
     """One of jax's private modules, with those of its names that are in `_PRIVATE`."""
 
     def __getattr__(self, name: str) -> Any:

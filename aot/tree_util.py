@@ -172,16 +172,16 @@ def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
 def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any) -> Any:
     """Turn a tree of trees inside out: from `outer` of `inner` to `inner` of `outer`.
 
-    Without `inner_treedef` it is the structure of the first subtree.  Raises TypeError when the tree does not have the
-    composed structure.
+    Without `inner_treedef` it is the structure of the first subtree.  Raises TypeError when the tree does not have as many
+    leaves as the composed structure.  (Metadata of nodes may depend on what is in them: they are not compared.)
     """
     flat, treedef = tree_flatten(pytree_to_transpose)
     if inner_treedef is None:
         inner_treedef = tree_structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
     inner = inner_treedef.num_leaves
-    expected = outer_treedef.compose(inner_treedef)
-    if treedef != expected:
-        raise TypeError(f"the tree to transpose has structure\n  {treedef}\nbut outer and inner make\n  {expected}")
+    if treedef.num_leaves != outer_treedef.num_leaves * inner:
+        raise TypeError(f"the tree to transpose has structure\n  {treedef}\nbut outer and inner make\n  "
+                        f"{outer_treedef.compose(inner_treedef)}")
     return inner_treedef.unflatten([outer_treedef.unflatten(flat[i::inner]) for i in range(inner)])
 
 

@@ -36,6 +36,7 @@ NAMES = [
     ("import importlib, aot.as_jax; importlib.reload(aot.as_jax); import jax; assert jax.numpy.ones(2).shape == (2,)"),
     ("import jax; from jax import Array; from jax.sharding import Mesh; from jax.experimental import mesh_utils; "
      "isinstance(jax.numpy.ones(1), Array)"),
+    ("import pickle, jax, jax._src.core as c; assert [pickle.loads(pickle.dumps(m)) is m for m in (jax, c)] == [True, True]"),
     ("import jax; assert 'vmap' in dir(jax) and not hasattr(jax, 'nothing')"),
 ]
 

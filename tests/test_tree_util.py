@@ -172,6 +172,7 @@ EQUAL = {       # name -> function of the module, compared by repr or by the cla
     "transpose inferred": lambda tu: tu.tree_transpose(tu.tree_structure([0, 0]), None, [(1, 2, 3), (4, 5, 6)]),
     "transpose mismatch": lambda tu: tu.tree_transpose(tu.tree_structure([0, 0]), tu.tree_structure((0, 0)),
                                                        [(1, 2, 3), (4, 5, 6)]),
+    "transpose other structure": lambda tu: tu.tree_transpose(tu.tree_structure([0, 0]), tu.tree_structure((0, 0)), [1, (2, [3, 4])]),
     "tuple": lambda tu: tu.treedef_tuple([tu.tree_structure(1), tu.tree_structure([1])]),
     "unflatten few": lambda tu: tu.tree_unflatten(tu.tree_structure([1, 2]), [1]),
     "unflatten many": lambda tu: tu.tree_unflatten(tu.tree_structure([1, 2]), [1, 2, 3]),
