@@ -124,7 +124,11 @@ class Array(ArrayMethods, metaclass=_ArrayMeta):
         self.buf.block_until_ready()
         return self
 
-    def copy_to_host_async(self): self.buf.copy_to_host_async()
+    def copy_to_host_async(self) -> None:
+        """Start the copy that `np.asarray` waits for."""
+        for part in xla.single_device_buffers(self.buf):
+            part._copy_single_device_array_to_host_async()
+
     def is_deleted(self) -> bool: return self.buf.is_deleted()
     def delete(self) -> None:
         """Free the memory.  References to this array keep their contents."""

@@ -39,6 +39,7 @@ _PRIVATE: dict[str, dict[str, str]] = {
                       **{n: f"aot.core.{n}" for n in ("AbstractValue", "Atom", "ShapedArray", "Trace", "Tracer", "eval_context",
                                                       "ensure_compile_time_eval", "eval_jaxpr")}},
     "jax._src.custom_derivatives": {"": "aot.custom_derivatives"},
+    "jax._src.distributed": {"": "aot.distributed", "global_state": "aot.distributed.global_state()"},
     "jax._src.dispatch": {"wait_for_tokens": "aot.callbacks.effects_barrier"},
     "jax._src.dtypes": {"": "aot.dtypes", "DType": "typing.Any"},
     "jax._src.flatten_util": {"": "aot.flatten_util"},
@@ -63,6 +64,12 @@ _PRIVATE: dict[str, dict[str, str]] = {
     "jax._src.typing": {"": "aot.typing"},
     "jax._src.xla_bridge": {"": "aot.extend.backend", "_backends": "aot.extend.backend.backends()"},
 }
+
+
+#: modules of jax that libraries import for services that are not here: what is in them raises when it is used
+_ABSENT = frozenset(("jax.experimental.array_serialization", "jax.experimental.array_serialization.serialization",
+                     "jax.experimental.colocated_python", "jax.experimental.colocated_python.func",
+                     "jax.experimental.colocated_python.serialization", "jax.extend.ifrt_programs", "jax.interpreters.pxla"))
 
 
 class _Module(ModuleType):
@@ -106,16 +113,37 @@ class _Private(_Module):
         return value() if found.endswith("()") else value
 
 
+class _Absent(_Module):
+    """One of `_ABSENT`: every name is a class without instances."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+        if f"jax.{self.__name__.partition('.')[2]}.{name}" in _ABSENT:
+            return importlib.import_module(f"{self.__name__}.{name}")
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise NotImplementedError(f"{self.__name__}.{name} is not supported by aot {aot.__version__}")
+        kind = type(name, (), {"__new__": refuse})
+        setattr(self, name, kind)
+        return kind
+
+
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds `jax` and the modules below it."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if fullname == "jax" or fullname in _PRIVATE or fullname.startswith("jax.") and _exists(_ours(fullname)):
+        if (fullname == "jax" or fullname in _PRIVATE or fullname.startswith("jax.") and _exists(_ours(fullname))
+                or fullname in _ABSENT or fullname.replace("aot.", "jax.", 1) in _ABSENT):      # asked by `from jax.x import y`
             return importlib.util.spec_from_loader(fullname, self, is_package=True)
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Jax("jax") if spec.name == "jax" else _Private(spec.name) if spec.name in _PRIVATE else ModuleType(spec.name)
+        name = spec.name
+        absent = name in _ABSENT or name.startswith("aot.")
+        return (_Jax(name) if name == "jax" else _Private(name) if name in _PRIVATE else _Absent(name) if absent
+                else ModuleType(name))
 
     def exec_module(self, module: ModuleType) -> None:
         if type(module) is ModuleType:

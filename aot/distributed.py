@@ -29,7 +29,7 @@ class _State:
     num_processes: int
     client: Any
     service: Any
-    watch: _Watch
+    watch: Any
     shutdown_timeout: int
 
 
@@ -103,6 +103,11 @@ def client_options() -> dict[str, Any]:
         return {}
     return {"distributed_client": _state.client, "node_id": _state.process_id, "num_nodes": _state.num_processes,
             "collectives": xla.ext.make_gloo_tcp_collectives(_state.client, hostname=aot_runtime.loopback(_state.address))}
+
+
+def global_state() -> _State:
+    """What this process knows of the others; without a client where it is alone."""
+    return _state or _State("", 0, 1, None, None, None, 0)
 
 
 def client() -> Any:

@@ -304,8 +304,11 @@ class Sharding:
     def num_devices(self) -> int: return len(self.device_tuple)
 
     @property
-    def addressable_devices(self) -> set:
-        return {d for d in self.device_tuple if d.process_index == xla.client().process_index()}
+    def _addressable_device_assignment(self) -> tuple:      # read by orbax
+        return tuple(d for d in self.device_tuple if d.process_index == xla.client().process_index())
+
+    @property
+    def addressable_devices(self) -> set: return set(self._addressable_device_assignment)
 
     @property
     def is_fully_addressable(self) -> bool: return len(self.addressable_devices) == self.num_devices

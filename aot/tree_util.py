@@ -392,6 +392,13 @@ def prefix_error(prefix: Any, full: Any, is_leaf: IsLeaf = None, name: str = "pr
     return next(iter(_mismatches(prefix, full, is_leaf, name, ())), None)
 
 
+def prefix_errors(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> list[Callable[[str], ValueError]]:
+    """For each place where `prefix_tree` is no prefix of `full_tree`: how it is called -> the error that says so."""
+    def named(i: int) -> Callable[[str], ValueError]:
+        return lambda name: ValueError(list(_mismatches(prefix_tree, full_tree, is_leaf, name, ()))[i])
+    return [named(i) for i, _ in enumerate(_mismatches(prefix_tree, full_tree, is_leaf, "", ()))]
+
+
 def _mismatches(prefix: Any, full: Any, is_leaf: IsLeaf, name: str, path: KeyPath) -> Iterable[str]:
     if all_leaves([prefix], is_leaf):
         return

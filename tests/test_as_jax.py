@@ -38,6 +38,9 @@ NAMES = [
      "isinstance(jax.numpy.ones(1), Array)"),
     ("import pickle, jax, jax._src.core as c; assert [pickle.loads(pickle.dumps(m)) is m for m in (jax, c)] == [True, True]"),
     ("import jax; assert 'vmap' in dir(jax) and not hasattr(jax, 'nothing')"),
+    ("from jax.interpreters import pxla; import jax.experimental.colocated_python as c; assert not isinstance(1, c.A | pxla.B)"),
+    ("import jax; assert jax._src.distributed.global_state.client is None and jax._src.distributed.global_state.process_id == 0"),
+    ("from jax._src.tree_util import prefix_errors as p; e, = p({'a': (1, 2)}, {'a': [1, 2]}); assert \"x['a']\" in str(e('x'))"),
 ]
 
 
@@ -53,6 +56,7 @@ MISTAKES = [
     ("import aot.as_jax; from jax._src.core import nothing", "ImportError: cannot import name 'nothing' from 'jax._src.core'"),
     ("import aot.as_jax, jax._src.core as c; c.nothing", "private in jax, and aot has nothing in its place.*hint: use the public API"),
     ("import aot.as_jax; import jax._src.nothing", "ModuleNotFoundError: No module named 'jax._src.nothing'"),
+    ("import aot.as_jax; from jax.interpreters import pxla; pxla.Thing(1)", "NotImplementedError: .*interpreters.pxla.Thing is not supp"),
     ("import types, sys; sys.modules['jax'] = types.ModuleType('jax'); import aot.as_jax",
      "AotError: jax is imported already.*\n.*hint: `import aot.as_jax` before"),
 ]

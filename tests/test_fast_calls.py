@@ -59,7 +59,7 @@ CASES = {
         assert fast(f, a=x).tolist() == [-2, -1, 0, 1] and fast(f, x, c=1.0).tolist() == [-1, 0, 1, 2]
         assert fast(f, x).tolist() == [-2, -1, 0, 1]""",
     "static arguments": """
-        f = aot.jit(lambda a, n, *, scale=1: [a * scale] * n, static_argnums=1, static_argnames="scale")
+        f = aot.jit(lambda a, n, *, scale=1: [a * scale] * n, static_argnames=("n", "scale"))
         assert [len(fast(f, x, n)) for n in (1, 3, 2, 1)] == [1, 3, 2, 1]
         assert fast(f, x, 1, scale=5)[0].tolist() == [0, 5, 10, 15] and fast(f, x, n=2)[1].tolist() == [0, 1, 2, 3]
         assert fast(f, x, 1, scale=2.0)[0].tolist() == [0, 2, 4, 6] and fast(f, x, 1, scale=2)[0].dtype == np.float32""",

@@ -140,6 +140,11 @@ def test_dtypes_given_as_types(case):
 
 # ---- control flow ----------------------------------------------------------------------------------------------------------
 
+def test_copies_to_the_host_may_start_early():
+    x = aot.numpy.arange(3) * 2
+    assert x.copy_to_host_async() is None and aot.copy_to_host_async({"x": x})["x"] is x and x.tolist() == [0, 2, 4]
+
+
 UNCHANGED = {
     "cond": lambda m, x, y: m.lax.cond(x > 0, lambda x, y: (x + 1, y), lambda x, y: (x, y), x, y),
     "closed over": lambda m, x, y: m.lax.cond(x > 0, lambda: (x + 1, y), lambda: (x, y)),
