@@ -1,12 +1,13 @@
 """Exported models in onnxruntime, and as C, against XLA:CPU, one thread each.
 
-    python benchmarks/exporters.py [transformer|cnn|export]
+    python benchmarks/exporters.py [transformer|cnn|export|operations]
 
 Both sides run on one core in turn, in several rounds; figures are the best of each.  A ratio below 1 means that the exported
 model needs less time.  Where jax2onnx is installed, its file of the same function takes part.
 """
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import json
 import os
@@ -215,11 +216,78 @@ def deep_parameters():
     return transformer_parameters()
 
 
+# ---- operations in C -------------------------------------------------------------------------------------------------
+
+def layer(dims, **options):
+    options = {"window_strides": (1,) * (len(dims) - 2), "padding": "SAME", **options}
+    spec = dims, f"OI{dims[2:]}" if dims[1] == "C" else f"{dims[1:-1]}IO", dims
+    return lambda x, k: lax.conv_general_dilated(x, k, dimension_numbers=spec, **options)
+
+
+def gradient(f, i):
+    """The derivative of the i-th argument, for the result as cotangent."""
+    return lambda x, k: aot.vjp(f, x, k)[1](f(x, k))[i]
+
+
+def c64(*shape): return (f32(*shape) + 1j * f32(*shape)).astype(np.complex64)
+
+
+def compare_operation(name, f, args):
+    compiled, on_device = aot.jit(f), [jnp.asarray(a) for a in args]
+    want = np.asarray(compiled(*on_device))
+    with tempfile.TemporaryDirectory() as folder:
+        made = c.export(compiled.lower(*args).as_text())
+        path, _ = made.save(os.path.join(folder, "operation.c"))
+        flags = "-std=c99", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC"
+        entry = getattr(ctypes.CDLL(build(path, folder, flags)), made.name)
+    got, work = np.empty_like(want), np.zeros(made.workspace + 64, np.uint8)
+    places = [ctypes.c_void_p(at) for at in (*(a.ctypes.data for a in args), got.ctypes.data, -(-work.ctypes.data // 64) * 64)]
+    in_c_ms, xla = best_of([lambda: entry(*places), lambda: compiled(*on_device).block_until_ready()], rounds=30)
+    print(f"{name:36} C {in_c_ms:8.3f} ms   XLA {xla:8.3f} ms   ratio {in_c_ms / xla:5.2f}   "
+          f"error {np.abs(want - got).max() / np.abs(want).max():.1e}   workspace {made.workspace / 1024:.0f} KB")
+
+
+def operations():
+    for row in OPERATIONS:
+        compare_operation(*row)
+
+
+FIRST, LAST = layer("NCHW"), layer("NHWC")
+IMAGES, KERNEL = f32(8, 32, 28, 28), f32(64, 32, 3, 3)
+IMAGES_LAST, KERNEL_LAST = f32(8, 28, 28, 32), f32(3, 3, 32, 64)
+#: name, function, arguments
+OPERATIONS = [
+    ("NCHW, 3x3", FIRST, (IMAGES, KERNEL)), ("NCHW, 5x5", FIRST, (IMAGES, f32(64, 32, 5, 5))),
+    ("NCHW, 1x1", FIRST, (IMAGES, f32(64, 32, 1, 1))),
+    ("NCHW, 3x3, 7x7 positions", FIRST, (f32(1, 256, 7, 7), f32(256, 256, 3, 3))),
+    ("NCHW, 7x7, strides of 2", layer("NCHW", window_strides=(2, 2)), (f32(1, 3, 224, 224), f32(64, 3, 7, 7))),
+    ("NCHW, 3x3, 4 groups", layer("NCHW", feature_group_count=4), (f32(4, 64, 28, 28), f32(64, 16, 3, 3))),
+    ("NCHW, 3x3, depthwise", layer("NCHW", feature_group_count=64), (f32(4, 64, 56, 56), f32(64, 1, 3, 3))),
+    ("NCHW, 3x3, dilated input", layer("NCHW", lhs_dilation=(2, 2), padding=((1, 2), (1, 2))),
+     (f32(4, 64, 14, 14), f32(32, 64, 3, 3))),
+    ("NCHW, 3x3 and gradient of the input", gradient(FIRST, 0), (IMAGES, KERNEL)),
+    ("NCHW, 3x3 and gradient of the kernel", gradient(FIRST, 1), (IMAGES, KERNEL)),
+    ("NHWC, 3x3", LAST, (IMAGES_LAST, KERNEL_LAST)),
+    ("NHWC, 3x3, depthwise", layer("NHWC", feature_group_count=64), (f32(4, 56, 56, 64), f32(3, 3, 1, 64))),
+    ("NHWC, 3x3 and gradient of the input", gradient(LAST, 0), (IMAGES_LAST, KERNEL_LAST)),
+    ("NHWC, 3x3 and gradient of the kernel", gradient(LAST, 1), (IMAGES_LAST, KERNEL_LAST)),
+    ("NCH, 5", layer("NCH"), (f32(4, 32, 1000), f32(64, 32, 5))), ("NHC, 5", layer("NHC"), (f32(4, 1000, 32), f32(5, 32, 64))),
+    ("fft, 64 of 1,024", jnp.fft.fft, (c64(64, 1024),)), ("fft, 4,096", jnp.fft.fft, (c64(4096),)),
+    ("fft, 64 of 1,000", jnp.fft.fft, (c64(64, 1000),)), ("fft, 100 of 97", jnp.fft.fft, (c64(100, 97),)),
+    ("fft, 10 of 1,009", jnp.fft.fft, (c64(10, 1009),)), ("fft2, 256 x 256", jnp.fft.fft2, (c64(256, 256),)),
+    ("rfft, 64 of 1,024", jnp.fft.rfft, (f32(64, 1024),)), ("irfft, 64 of 1,024", jnp.fft.irfft, (c64(64, 513),)),
+    ("log_softmax, 256 of 1,000", nn.log_softmax, (f32(256, 1000),)),
+    ("log_softmax, 4,096 of 10", nn.log_softmax, (f32(4096, 10),)),
+    ("softmax, 4,096 of 128", nn.softmax, (f32(4096, 128),)),
+    ("logsumexp, 256 of 1,000", lambda x: nn.logsumexp(x, -1), (f32(256, 1000),)),
+]
+
 TOKENS = RNG.integers(0, WORDS, (BATCH, LENGTH)).astype(np.int32)
 #: function, its parameters, its input, bar against XLA
 MODELS = {"transformer": (transformer, transformer_parameters, TOKENS, 1.1),
           "cnn": (cnn, cnn_parameters, f32(8, 64, 64, 3, scale=1), 0.85), "deep": (transformer, deep_parameters, TOKENS, None)}
-ROWS = {"transformer": lambda: compare("transformer"), "cnn": lambda: compare("cnn"), "export": export_time}
+ROWS = {"transformer": lambda: compare("transformer"), "cnn": lambda: compare("cnn"), "export": export_time,
+        "operations": operations}
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--jax2onnx"]:

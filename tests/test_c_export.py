@@ -303,6 +303,22 @@ def test_long_chains(tmp_path):
     same(computed(exported(f, (x,)), (x,), tmp_path), leaves(aot.jit(f)(x)))
 
 
+def descent(weights, x):
+    loss = lambda weights: jnp.sum(jnp.tanh(jnp.tanh(x @ weights[0]) @ weights[1]) ** 2)
+    return [w - 0.1 * g for w, g in zip(weights, aot.grad(loss)(weights))]
+
+
+@pytest.mark.parametrize("f, most", [
+    (descent, 64 * 64 * 4), (lambda w, x: lax.scan(lambda h, v: (jnp.cumsum(h) + v, jnp.cumsum(jnp.cumsum(h))), x[0], x), 4 * 64 * 4)])
+def test_results_are_workspace_until_they_are_written(f, most, tmp_path):
+    """Not in a loop that writes them."""
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal((64, 64)).astype(F) * .1 for _ in range(2)], rng.standard_normal((32, 64)).astype(F)
+    made = exported(f, args)
+    assert made.workspace <= most
+    same(computed(made, args, tmp_path), leaves(aot.jit(f)(*args)))
+
+
 def test_what_is_read_often_is_computed_once():
     """Also where the axes over which it is read are added one after the other."""
     source = exported(nn.log_softmax, (np.ones((7, 1000), F),)).source

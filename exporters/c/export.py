@@ -129,7 +129,7 @@ def _lowered(program: stablehlo.Program, inputs: Sequence[str], outputs: Sequenc
         wanted.setdefault(v, s)
     l.move(l.block(program.body, wanted), results)
     report.raise_if_any()
-    return l, l.memory.plan()
+    return l, l.memory.plan(results)
 
 
 def _place(l: Lowering, limit: int) -> bytes:
@@ -162,8 +162,8 @@ def _dtype(name: str) -> np.dtype:
 
 
 def _source(l: Lowering, signature: str, name: str) -> str:
-    places = {s.name: s.offset for s in l.memory.work}
-    body = re.sub(r"@(\w+)@", lambda m: str(places[m[1]]), "\n".join(l.w.lines))
+    places = {s.name: s for s in l.memory.work}
+    body = re.sub(r"@(\w+) (const )?@", lambda m: places[m[1]].address(m[2] or ""), "\n".join(l.w.lines))
     variables = [f"  {s.ctype.value if not s.ctype.is_small_float else s.ctype.stored} {s.name} = 0;" for s in l.memory.locals]
     names = re.findall(r"(\w+)(?:, |\)$)", signature)
     words = set(re.findall(r"\w+", body))

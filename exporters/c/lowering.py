@@ -398,9 +398,8 @@ class Lowering:
         self.kernels.append(used)
         yield
         self.kernels.pop()
-        declared = [f"{'' if written else 'const '}{s.ctype.stored} *restrict {s.name} = "
-                    f"({'' if written else 'const '}{s.ctype.stored} *)(work + @{s.name}@);"
-                    for s, written in used.items() if s.kind == "work"]
+        kinds = [(s, "" if written else "const ") for s, written in used.items() if s.kind == "work"]
+        declared = [f"{const}{s.ctype.stored} *restrict {s.name} = @{s.name} {const}@;" for s, const in kinds]
         w.lines[start:start] = ["  " * w.indent + text for text in declared]
         w.indent -= 1
         w.line("}")
