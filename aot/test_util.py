@@ -35,7 +35,7 @@ def _tolerance(given: Any, a: Any, b: Any) -> float:
     return max(table.get(_dtype(a), 0.0), table.get(_dtype(b), 0.0))
 
 
-def _check_close(got: Any, want: Any, atol: Any, rtol: Any, message: str) -> None:
+def _check_close(got: Any, want: Any, atol: Any = None, rtol: Any = None, message: str = "") -> None:
     def one(a, b):
         if _dtype(a) == dtypes.float0:
             return

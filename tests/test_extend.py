@@ -104,7 +104,7 @@ def families(m, ns):
         p.def_abstract_eval(types)
         mlir.register_lowering(p, mlir.lower_fun(fun, multiple_results=several))
         return p
-    same = lambda x, *_, **__: m.core.ShapedArray(x.shape, x.dtype)     # noqa: E731
+    same = lambda x, *_, **__: m.core.ShapedArray(x.shape, x.dtype)
     double = make("double", lambda x: x + x, same)
     ad.deflinear2(double, lambda ct, x: [double.bind(ct)])
     batching.defvectorized(double)
@@ -177,7 +177,7 @@ def interpreted(m, fun):
 
     def run(jaxpr, consts, args):
         env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
-        read = lambda v: v.val if isinstance(v, literal) else env[v]            # noqa: E731
+        read = lambda v: v.val if isinstance(v, literal) else env[v]
         for e in jaxpr.eqns:
             out = e.primitive.bind(*map(read, e.invars), **e.primitive.get_bind_params(e.params))
             env.update(zip(e.outvars, out if e.primitive.multiple_results else [out], strict=True))
@@ -260,7 +260,7 @@ def test_parts_of_jaxprs():
 def wrapped(m):
     lu, api_util, pe = part(m, "extend.linear_util"), part(m, "api_util"), part(m, "interpreters.partial_eval")
     tree_util = m.tree_util
-    fun = lambda a, b: {"s": a["x"] + b, "k": 2 * b}           # noqa: E731
+    fun = lambda a, b: {"s": a["x"] + b, "k": 2 * b}
     args = ({"x": X[0]}, X[1])
     leaves, tree = tree_util.tree_flatten(args)
     debug = api_util.debug_info("test", fun, args, {})
@@ -307,7 +307,7 @@ def trained(m, maker, steps=5):
     optimizers = part(m, "example_libraries.optimizers")
     init, update, params = maker(optimizers)
     start = {"w": m.numpy.asarray(X), "b": m.numpy.asarray(F(.5))}
-    loss = lambda p: ((m.numpy.sin(p["w"]) + p["b"]) ** 2).sum()       # noqa: E731
+    loss = lambda p: ((m.numpy.sin(p["w"]) + p["b"]) ** 2).sum()
     state = init(start)
     state = optimizers.pack_optimizer_state(optimizers.unpack_optimizer_state(state))
     step = m.jit(lambda i, s: update(i, optimizers.clip_grads(m.grad(loss)(params(s)), 2.), s))
@@ -366,3 +366,35 @@ BAD = [
 def test_mistakes(call, kind, text):
     with pytest.raises(kind, match=text):
         call(part(aot, "example_libraries.optimizers"))
+
+
+# ---- jaxprs checked and rebuilt ------------------------------------------------------------------------------------------
+
+def test_jaxprs_are_checked():
+    core = aot.extend.core
+    jaxpr = aot.make_jaxpr(lambda x: aot.jit(jnp.sin)(x) + 1)(X).jaxpr.inner
+    core.check_jaxpr(jaxpr)
+    stranger = core.gensym()(aot.typeof(X))
+    for wrong in (jaxpr.replace(eqns=[jaxpr.eqns[0].replace(invars=[stranger]), *jaxpr.eqns[1:]]),
+                  jaxpr.replace(eqns=[jaxpr.eqns[0].replace(outvars=[core.gensym()(aot.typeof(X[0]))]), *jaxpr.eqns[1:]]),
+                  jaxpr.replace(outvars=[stranger])):
+        with pytest.raises(core.JaxprTypeError):
+            core.check_jaxpr(wrong)
+
+
+def test_jaxprs_are_rebuilt():
+    core = aot.extend.core
+    closed = aot.make_jaxpr(lambda x: jnp.sin(x) * X)(X)
+    twice = core.ClosedJaxpr(closed.jaxpr, [2 * X])
+    np.testing.assert_allclose(jaxpr_as_fun(twice)(X)[0], 2 * np.sin(X) * X, rtol=1e-6)
+    np.testing.assert_allclose(jaxpr_as_fun(closed.replace(consts=[3 * X]))(X)[0], 3 * np.sin(X) * X, rtol=1e-6)
+    cosine = closed.inner.replace(eqns=[e.replace(primitive=aot.lax.cos_p) if str(e.primitive) == "sin" else e for e in closed.eqns])
+    np.testing.assert_allclose(jaxpr_as_fun(core.ClosedJaxpr(cosine, closed.consts, closed.constvars))(X)[0], np.cos(X) * X, rtol=1e-6)
+
+
+def test_words_of_threefry():
+    def run(m, lax):
+        random = part(m, "extend.random")
+        return lambda key, count: [random.threefry_2x32(key, count), random.threefry_2x32(key, count[:1]),
+                                   random.threefry_2x32(key, count.reshape(1, 5))]
+    compare(run, np.uint32([3, 4]), np.arange(5, dtype=np.uint32))

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from aot.interpreters.ad import instantiate_zeros
 from aot.ops.views import View as TransformedRef
 from aot.trace import Linear, ShapedArray, Zero, is_linear
 from aot.trace.aval import AbstractValue
 from aot.trace.refs import AbstractRef
-from aot.transforms.jvp import instantiate_zero as instantiate_zeros
 
 UndefinedPrimal = Linear
 is_undefined_primal = is_linear
@@ -65,8 +65,8 @@ class AvalMutableQDD(AvalQDD):
     """The same, while it changes."""
 
 
-def register_hitype(kind: type, to_type: Any) -> None:
-    """Values of `kind` have the type to_type(value)."""
+def register_hitype(val_cls: type, typeof_fn: Any) -> None:
+    """Values of a class have the type typeof_fn(value)."""
 
 
 @dataclass(frozen=True)

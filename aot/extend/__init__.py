@@ -4,7 +4,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_MODULES = ("backend", "core", "linear_util", "random", "source_info_util")
+_MODULES = ("backend", "core", "linear_util", "mlir", "random", "source_info_util")
 
 
 def __getattr__(name: str) -> Any:

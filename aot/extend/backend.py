@@ -4,7 +4,15 @@ from __future__ import annotations
 from typing import Any
 
 from aot import xla
-from aot.environment import default_backend, device_count, devices, local_devices, process_count, process_index
+from aot.environment import (
+    clear_caches,
+    default_backend,
+    device_count,
+    devices,
+    local_devices,
+    process_count,
+    process_index,
+)
 from aot.xla import default_device as get_default_device
 
 
@@ -18,5 +26,11 @@ def backends() -> dict[str, Any]:
     return {default_backend(): get_backend()} if xla.started() else {}
 
 
-__all__ = ["backends", "default_backend", "device_count", "devices", "get_backend", "get_default_device", "local_devices",
+def clear_in_memory_compilation_cache() -> None:
+    """Forget what was compiled."""
+    clear_caches()
+
+
+__all__ = ["backends", "clear_in_memory_compilation_cache", "default_backend", "device_count", "devices",
+           "get_backend", "get_default_device", "local_devices",
            "process_count", "process_index"]

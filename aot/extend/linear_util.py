@@ -105,14 +105,14 @@ def transformation_with_aux2(function: Callable, use_eq_store: bool = False) -> 
     return functools.wraps(function)(apply)
 
 
-def merge_linear_aux(first: Callable, second: Callable) -> tuple[bool, Any]:
+def merge_linear_aux(aux1: Callable, aux2: Callable) -> tuple[bool, Any]:
     """(True, aux) of the one function of two that ran first, (False, aux) where it was the second."""
     try:
-        out = first()
+        out = aux1()
     except StoreException:
-        return False, second()
+        return False, aux2()
     try:
-        second()
+        aux2()
     except StoreException:
         return True, out
     raise StoreException("both functions ran")

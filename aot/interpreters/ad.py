@@ -9,8 +9,7 @@ from aot.interpreters.rules import Rules, listed, unlisted
 from aot.trace import Linear as UndefinedPrimal
 from aot.trace import Primitive, Zero
 from aot.trace import is_linear as is_undefined_primal
-from aot.transforms.jvp import JVPTrace, JVPTracer, add_tangents
-from aot.transforms.jvp import instantiate_zero as instantiate_zeros
+from aot.transforms.jvp import JVPTrace, JVPTracer, add_tangents, instantiate_zero
 
 
 def _jvp_method(prim: Primitive, rule: Callable) -> Callable:
@@ -45,12 +44,17 @@ primitive_jvps = Rules("jvp", _jvp_method, _jvp_rule)
 primitive_transposes = Rules("transpose", _transpose_method, _transpose_rule)
 
 
-def get_primitive_transpose(prim: Primitive) -> Callable:
+def get_primitive_transpose(p: Primitive) -> Callable:
     """The rule for transposition.  NotImplementedError where there is none."""
     try:
-        return primitive_transposes[prim]
+        return primitive_transposes[p]
     except KeyError:
-        raise prim.missing("transpose") from None
+        raise p.missing("transpose") from None
+
+
+def instantiate_zeros(tangent: Any) -> Any:
+    """A tangent, where it is a `Zero` as an array of zeros."""
+    return instantiate_zero(tangent)
 
 
 def zeros_like_aval(aval: Any) -> Any:
@@ -58,36 +62,36 @@ def zeros_like_aval(aval: Any) -> Any:
     return instantiate_zeros(Zero(aval))
 
 
-def defjvp(prim: Primitive, *rules: Callable | None) -> None:
+def defjvp(primitive: Primitive, *jvprules: Callable | None) -> None:
     """The tangent is the sum of rule(tangent of an argument, *args, **params)."""
-    defjvp2(prim, *(rule and functools.partial(_without_result, rule) for rule in rules))
+    defjvp2(primitive, *(rule and functools.partial(_without_result, rule) for rule in jvprules))
 
 
 def _without_result(rule: Callable, t: Any, out: Any, *args: Any, **params: Any) -> Any: return rule(t, *args, **params)
 
 
-def defjvp2(prim: Primitive, *rules: Callable | None) -> None:
+def defjvp2(primitive: Primitive, *jvprules: Callable | None) -> None:
     """The same of rules that take the result too: rule(tangent, result, *args, **params)."""
     def jvp(primals: Any, tangents: Any, **params: Any) -> tuple[Any, Any]:
-        out = prim.bind(*primals, **params)
-        dots = [rule(t, out, *primals, **params) for rule, t in zip(rules, tangents) if rule and type(t) is not Zero]
+        out = primitive.bind(*primals, **params)
+        dots = [rule(t, out, *primals, **params) for rule, t in zip(jvprules, tangents) if rule and type(t) is not Zero]
         return out, functools.reduce(add_tangents, dots, Zero.like(out))
-    primitive_jvps[prim] = jvp
+    primitive_jvps[primitive] = jvp
 
 
-def deflinear2(prim: Primitive, transpose: Callable) -> None:
-    """A linear primitive: its tangent is itself; transpose(cotangents, *args, **params) as in `primitive_transposes`."""
+def deflinear2(primitive: Primitive, transpose_rule: Callable) -> None:
+    """A linear primitive: its tangent is itself; transpose_rule(cotangents, *args, **params) as in `primitive_transposes`."""
     def jvp(primals: Any, tangents: Any, **params: Any) -> tuple[Any, Any]:
-        out = prim.bind(*primals, **params)
+        out = primitive.bind(*primals, **params)
         if all(type(t) is Zero for t in tangents):
-            return out, [Zero.like(o) for o in out] if prim.multiple_results else Zero.like(out)
-        return out, prim.bind(*map(instantiate_zeros, tangents), **params)
-    primitive_jvps[prim], primitive_transposes[prim] = jvp, transpose
+            return out, [Zero.like(o) for o in out] if primitive.multiple_results else Zero.like(out)
+        return out, primitive.bind(*map(instantiate_zeros, tangents), **params)
+    primitive_jvps[primitive], primitive_transposes[primitive] = jvp, transpose_rule
 
 
-def deflinear(prim: Primitive, transpose: Callable) -> None:
-    """The same with transpose(cotangents, **params)."""
-    deflinear2(prim, lambda ct, *args, **params: transpose(ct, **params))
+def deflinear(primitive: Primitive, transpose_rule: Callable) -> None:
+    """The same with transpose_rule(cotangents, **params)."""
+    deflinear2(primitive, lambda ct, *args, **params: transpose_rule(ct, **params))
 
 
 def defbilinear(prim: Primitive, lhs_rule: Callable, rhs_rule: Callable) -> None:

@@ -42,11 +42,11 @@ fancy_primitive_batchers = _rules(lambda axis: (axis,))
 axis_primitive_batchers = _rules(lambda axis: (axis.size, axis.name, None))
 
 
-def broadcast(x: Any, size: int, axis: int, mesh_axis: Any = None) -> Any:
+def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
     """x, repeated along a new axis."""
     import aot.numpy as jnp
     shape = list(jnp.shape(x))
-    return jnp.broadcast_to(jnp.expand_dims(x, axis), [*shape[:axis], size, *shape[axis:]])
+    return jnp.broadcast_to(jnp.expand_dims(x, axis), [*shape[:axis], sz, *shape[axis:]])
 
 
 def moveaxis(x: Any, source: int | None, destination: int) -> Any:
@@ -55,9 +55,9 @@ def moveaxis(x: Any, source: int | None, destination: int) -> Any:
     return x if source is None else jnp.moveaxis(x, source, destination)
 
 
-def bdim_at_front(x: Any, dim: int | None, size: int, mesh_axis: Any = None) -> Any:
+def bdim_at_front(x: Any, bdim: int | None, size: int, mesh_axis: Any = None) -> Any:
     """x with the batch dimension first; repeated where it has none."""
-    return broadcast(x, size, 0) if dim is None else moveaxis(x, dim, 0)
+    return broadcast(x, size, 0) if bdim is None else moveaxis(x, bdim, 0)
 
 
 def defvectorized(prim: Primitive) -> None:

@@ -41,14 +41,14 @@ def trace_to_jaxpr_nounits(fun: WrappedFun, pvals: Sequence[PartialVal], instant
         jaxpr, consts = trace.close(inputs, [x for x, u in zip(outs, unknown) if u])
     results = [PartialVal.unknown(typeof(x)) if u else PartialVal.known(x) for x, u in zip(outs, unknown)]
     n = len(consts)
-    return ClosedJaxpr(Jaxpr(jaxpr.invars[n:], jaxpr.eqns, jaxpr.outvars), jaxpr.invars[:n], consts), results, consts
+    return ClosedJaxpr(Jaxpr(jaxpr.invars[n:], jaxpr.eqns, jaxpr.outvars), consts, jaxpr.invars[:n]), results, consts
 
 
 def trace_to_jaxpr_dynamic(fun: WrappedFun, in_avals: Sequence, **_: Any) -> tuple[ClosedJaxpr, list, list]:
     """Record all that a flat function does -> (jaxpr, types of its results, the values of its constvars)."""
     jaxpr, consts = stage(lambda *xs: list(fun.call_wrapped(*xs)), in_avals)
     n = len(consts)
-    return ClosedJaxpr(Jaxpr(jaxpr.invars[n:], jaxpr.eqns, jaxpr.outvars), jaxpr.invars[:n], consts), jaxpr.out_avals, consts
+    return ClosedJaxpr(Jaxpr(jaxpr.invars[n:], jaxpr.eqns, jaxpr.outvars), consts, jaxpr.invars[:n]), jaxpr.out_avals, consts
 
 
 def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool],

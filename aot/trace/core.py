@@ -247,14 +247,14 @@ def check_live(x: Any) -> None:
         raise errors.UnexpectedTracerError(x)
 
 
-def concrete_or_error(kind, x, context: str = ""):
-    """x as a concrete value (through kind(x) when given), or ConcretizationTypeError with the context."""
-    if isinstance(x, Tracer):
-        v = x.concrete()
-        if v is None:
-            raise errors.ConcretizationTypeError(x, context)
-        x = v
-    return x if kind is None else kind(x)
+def concrete_or_error(force, val, context: str = ""):
+    """val as a concrete value (through force(val) when given), or ConcretizationTypeError with the context."""
+    if isinstance(val, Tracer):
+        known = val.concrete()
+        if known is None:
+            raise errors.ConcretizationTypeError(val, context)
+        val = known
+    return val if force is None else force(val)
 
 
 # ---- staging: record equations -----------------------------------------------------------------------------------

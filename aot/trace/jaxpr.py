@@ -42,6 +42,12 @@ class Eqn:
     def effects(self) -> frozenset:
         return self.primitive.effects(**self.params)
 
+    def replace(self, invars: Any = None, outvars: Any = None, primitive: Any = None, params: Any = None, effects: Any = None,
+                source_info: Any = None, ctx: Any = None) -> Eqn:
+        """The same with other parts.  effects follow from the params, and ctx has no effect."""
+        given, own = (primitive, invars, outvars, params, source_info), (getattr(self, k) for k in Eqn.__slots__)
+        return Eqn(*(old if new is None else new for new, old in zip(given, own)))
+
     def __str__(self):
         from aot.trace.printing import eqn_text
         return eqn_text(self)
@@ -87,6 +93,10 @@ class Jaxpr:
                 set_current(before)
         return found
 
+    def replace(self, **changes: Any) -> Jaxpr:
+        """The same with other invars, eqns, outvars or debug_name."""
+        return Jaxpr(**{**{k: getattr(self, k) for k in ("invars", "eqns", "outvars", "debug_name")}, **changes})
+
     def placed(self, source: Source) -> Jaxpr:
         """With this place for equations that have that of the call."""
         if not source or all(e.source for e in self.eqns):
@@ -106,8 +116,9 @@ class ClosedJaxpr:
     """A jaxpr whose first variables (`constvars`) are bound to `consts`: what `make_jaxpr` returns."""
     __slots__ = ("inner", "constvars", "consts")
 
-    def __init__(self, inner: Jaxpr, constvars: list, consts: list):
-        self.inner, self.constvars, self.consts = inner, constvars, consts
+    def __init__(self, jaxpr: Any, consts: Sequence, constvars: Sequence | None = None):
+        self.inner, self.consts = getattr(jaxpr, "inner", jaxpr), list(consts)
+        self.constvars = list(jaxpr.constvars if constvars is None else constvars)
 
     jaxpr = property(lambda self: self)
     invars = property(lambda self: self.inner.invars)
@@ -121,6 +132,10 @@ class ClosedJaxpr:
         return shown(e.effects for e in self.inner.eqns)
 
     literals = property(lambda self: self.consts)
+
+    def replace(self, *, jaxpr: Any = None, consts: Sequence | None = None) -> ClosedJaxpr:
+        """The same with another jaxpr, or other values of its constvars."""
+        return ClosedJaxpr(self if jaxpr is None else jaxpr, self.consts if consts is None else consts)
 
     def without_consts(self) -> Jaxpr:
         """The same as a jaxpr in which the constants are literals."""
@@ -161,7 +176,7 @@ def hoist_consts(jaxpr: Jaxpr, captured: Sequence = ()) -> ClosedJaxpr:
         if type(x) is Literal and x.aval.physical.shape and not isinstance(x.val, (bool, int, float, complex)):
             return seen.setdefault(id(x.val), (x.val, Var(x.aval)))[1]
         return x
-    return ClosedJaxpr(replaced(jaxpr, jaxpr.invars[n:], atom), [v for _, v in seen.values()], [x for x, _ in seen.values()])
+    return ClosedJaxpr(replaced(jaxpr, jaxpr.invars[n:], atom), [x for x, _ in seen.values()], [v for _, v in seen.values()])
 
 
 def dce(jaxpr: Jaxpr, used_outputs: Sequence[bool] | None = None, keep_inputs: bool = True) -> tuple[Jaxpr, list[bool]]:

@@ -27,11 +27,11 @@ from aot.trace import (
     concrete_or_error,
     is_valid_type,
     state,
-    subjaxprs,
     tangent_aval,
     tracing,
 )
 from aot.trace import Eqn as JaxprEqn
+from aot.trace import subjaxprs as _subjaxprs
 
 
 def __getattr__(name: str) -> Any:
@@ -73,7 +73,7 @@ class OpaqueTraceState:
     def __hash__(self) -> int: return hash((id(self.trace), self.axes))
 
 
-def get_opaque_trace_state(convention: str = "") -> OpaqueTraceState:
+def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
     """What transformations are running now, to be compared."""
     return OpaqueTraceState(state.trace, tuple(state.axes.items()))
 
@@ -85,6 +85,11 @@ def trace_state_clean() -> bool:
 
 unsafe_am_i_under_a_jit_DO_NOT_USE = lambda: _any_trace("StageTrace")
 unsafe_am_i_under_a_vmap_DO_NOT_USE = lambda: _any_trace("VmapTrace")
+
+
+def nonempty_axis_env_DO_NOT_USE() -> bool:
+    """Whether there are axes that collectives may use."""
+    return bool(state.axes)
 
 
 def unsafe_get_axis_names_DO_NOT_USE() -> list:
@@ -113,24 +118,51 @@ def take_current_trace() -> Iterator[Trace]:
         yield trace
 
 
-def find_top_trace(args: Any = ()) -> Trace:
+def find_top_trace(_: Any = ()) -> Trace:
     """The innermost running trace."""
     return state.trace
 
 
-def set_current_trace(trace: Trace) -> AbstractContextManager:
+def set_current_trace(trace: Trace, check_leaks: bool = False) -> AbstractContextManager:
     """A block whose operations a trace processes."""
     return tracing(trace)
 
 
-def jaxpr_as_fun(jaxpr: Any) -> Callable[..., list]:
+def jaxpr_as_fun(closed_jaxpr: Any, *args: Any) -> Any:
     """The function that a closed jaxpr is, of flat arguments to a list of results."""
-    return functools.partial(_eval_jaxpr, jaxpr, jaxpr.consts)
+    return functools.partial(_eval_jaxpr, closed_jaxpr, closed_jaxpr.consts, *args)
 
 
 def jaxprs_in_params(params: dict) -> Iterable[Jaxpr]:
     """The jaxprs among the parameters of an equation."""
-    return subjaxprs(params)
+    return _subjaxprs(params)
+
+
+def subjaxprs(jaxpr: Any) -> Iterable[Jaxpr]:
+    """The jaxprs among the parameters of all equations of a jaxpr."""
+    return (inner for e in jaxpr.eqns for inner in _subjaxprs(e.params))
+
+
+def gensym() -> Callable[[Any], Var]:
+    """A function that makes a new variable of a type."""
+    return Var
+
+
+def check_jaxpr(jaxpr: Any) -> None:
+    """Raise JaxprTypeError where a variable is used before it has a value, or has another type than its primitive gives it."""
+    known = {*jaxpr.constvars, *jaxpr.invars}
+    for e in jaxpr.eqns:
+        if unknown := [v for v in e.invars if not isinstance(v, Literal) and v not in known]:
+            raise JaxprTypeError(f"{unknown[0]} has no value where it is used, in the equation\n{e}")
+        for inner in _subjaxprs(e.params):
+            check_jaxpr(inner)
+        found = e.primitive.infer(*[v.aval for v in e.invars], **e.params)
+        if [(a.shape, a.dtype) for a in found] != [(v.aval.shape, v.aval.dtype) for v in e.outvars]:
+            raise JaxprTypeError(f"results of the types {[v.aval.str_short() for v in e.outvars]} where the primitive gives "
+                                 f"{[a.str_short() for a in found]}, in the equation\n{e}")
+        known.update(e.outvars)
+    if any(not isinstance(v, Literal) and v not in known for v in jaxpr.outvars):
+        raise JaxprTypeError("a result of the jaxpr has no value")
 
 
 def new_jaxpr_eqn(invars: list, outvars: list, primitive: Primitive, params: dict, effects: Any = None,
@@ -149,20 +181,20 @@ def mapped_aval(size: int, axis: int | None, aval: Any) -> Any:
     return aval if axis is None else aval.update(shape=(*aval.shape[:axis], *aval.shape[axis + 1:]))
 
 
-def unmapped_aval(size: int, axis: int | None, aval: Any, *args: Any) -> Any:
+def unmapped_aval(size: int, axis: int | None, aval: Any, explicit_mesh_axis: Any = None) -> Any:
     """The type of an array with elements of that type along an axis."""
     return aval if axis is None else aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
 
 
-def primal_dtype_to_tangent_dtype(dtype: Any) -> Any:
+def primal_dtype_to_tangent_dtype(primal_dtype: Any) -> Any:
     """float0 for dtypes without derivatives, else the dtype."""
-    return tangent_aval(ShapedArray((), dtypes.canonicalize_dtype(dtype))).dtype
+    return tangent_aval(ShapedArray((), dtypes.canonicalize_dtype(primal_dtype))).dtype
 
 
 __all__ = ["ClosedJaxpr", "DebugInfo", "DropVar", "Effect", "Effects", "InconclusiveDimensionOperation", "Jaxpr", "JaxprEqn",
-           "JaxprTypeError", "Literal", "Primitive", "TraceTag", "Tracer", "Var", "array_types",
-           "concrete_or_error", "find_top_trace", "get_opaque_trace_state", "jaxpr_as_fun", "jaxprs_in_params",
-           "mapped_aval", "new_jaxpr_eqn", "no_effects", "primal_dtype_to_tangent_dtype", "set_current_trace",
-           "subjaxprs", "take_current_trace", "trace_state_clean", "unmapped_aval",
-           "unsafe_am_i_under_a_jit_DO_NOT_USE", "unsafe_am_i_under_a_vmap_DO_NOT_USE",
-           "unsafe_get_axis_names_DO_NOT_USE", "valid_jaxtype"]
+           "JaxprTypeError", "Literal", "Primitive", "TraceTag", "Tracer", "Var", "array_types", "check_jaxpr",
+           "concrete_or_error", "find_top_trace", "gensym", "get_opaque_trace_state", "jaxpr_as_fun",
+           "jaxprs_in_params", "mapped_aval", "new_jaxpr_eqn", "no_effects", "nonempty_axis_env_DO_NOT_USE",
+           "primal_dtype_to_tangent_dtype", "set_current_trace", "subjaxprs", "take_current_trace",
+           "trace_state_clean", "unmapped_aval", "unsafe_am_i_under_a_jit_DO_NOT_USE",
+           "unsafe_am_i_under_a_vmap_DO_NOT_USE", "unsafe_get_axis_names_DO_NOT_USE", "valid_jaxtype"]

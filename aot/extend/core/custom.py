@@ -38,16 +38,16 @@ class Primitive(trace.Primitive, metaclass=_AnyPrimitive):
         self.infer = lambda *avals, **params: self.results(abstract_eval(*avals, **params))
         return abstract_eval
 
-    def def_effectful_abstract_eval(self, abstract_eval: Callable) -> Callable:
+    def def_effectful_abstract_eval(self, effectful_abstract_eval: Callable) -> Callable:
         """The types of its results, and its effects, which have to be none.  NotImplementedError where there are some."""
         def types(*avals: Any, **params: Any) -> Any:
-            found, effects = abstract_eval(*avals, **params)
+            found, effects = effectful_abstract_eval(*avals, **params)
             if effects:
                 raise NotImplementedError(f"`{self.name}` has the effects {effects}: primitives of one's own can have none. "
                                           "hint: use io_callback(..., ordered=True) within a function")
             return found
         self.def_abstract_eval(types)
-        return abstract_eval
+        return effectful_abstract_eval
 
     def results(self, outs: Any) -> list:
         """The list of results that a rule returned."""
