@@ -14,7 +14,7 @@ from aot.array import Array, asarray
 from aot.config import config, gate
 from aot.dtypes import float0
 from aot.ops.call import pjit_p
-from aot.source import api_boundary, hide_internal_frames
+from aot.source import api_boundary, boundaries, hide_internal_frames
 from aot.trace import (
     Jaxpr,
     ShapeDtypeStruct,
@@ -400,6 +400,9 @@ class JitFunction:
         if name == "__signature__":
             return inspect.signature(self.fun)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+boundaries.add(JitFunction.__call__.__code__)
 
 
 def _protect(buffers, donated):

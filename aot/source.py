@@ -27,8 +27,22 @@ Source = tuple[CodeType, int] | tuple[()] | None
 CALLER: Source = ()
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_internal_roots: list[str] = [_PACKAGE, "<frozen "]
 _internal: dict[str, bool] = {}      # by file name: code objects of different files can compare equal
+
+
+class _Roots(list):
+    """Paths whose files are internal; libraries add and remove theirs."""
+
+    def append(self, path: str) -> None:
+        super().append(path)
+        _internal.clear()
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        _internal.clear()
+
+
+_internal_roots = _Roots([_PACKAGE, "<frozen "])
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -42,7 +56,6 @@ _local = _Local()
 def register_internal(path: str) -> None:
     """Treat files under `path` as part of the compiler: their frames are skipped when looking for the user's line."""
     _internal_roots.append(os.path.abspath(path) + ("" if path.endswith(".py") else os.sep))
-    _internal.clear()
 
 
 def is_internal(code: CodeType) -> bool:
@@ -196,18 +209,48 @@ def hide_internal_frames(exc: BaseException) -> BaseException:
     Use it as `except Exception as exc: hide_internal_frames(exc); raise`: with a bare `raise`, Python (3.11 and later)
     does not add the frame of the handler again.
 
-    Honours `config.traceback_filtering` ('off' keeps everything).  An error that looks like a fault of this package
-    (an AttributeError or the like raised in its own code) keeps its traceback, or nobody could find the fault.
+    Honours `config.traceback_filtering`: 'off' keeps everything; 'tracebackhide' only marks the frames, for IPython;
+    'remove_frames' makes an UnfilteredStackTrace with all of them the cause.  An error that looks like a fault of this
+    package (an AttributeError or the like raised in its own code) keeps its traceback, or nobody could find the fault.
     """
-    if config.traceback_filtering == "off" or (isinstance(exc, _FAULTS) and _raised_inside(exc)):
+    mode = config.traceback_filtering
+    if mode == "off" or (isinstance(exc, _FAULTS) and _raised_inside(exc)) or mode == "remove_frames" and _under_a_boundary():
         return exc
-    seen: set[int] = set()
-    link: BaseException | None = exc
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
-        link.__traceback__ = _without_internal(link.__traceback__)
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    full = exc.__traceback__
+    for link in list(_chain(exc)):
+        if mode == "tracebackhide":
+            for step in _steps(link.__traceback__):
+                if is_internal(step.tb_frame.f_code):
+                    step.tb_frame.f_locals["__tracebackhide__"] = True
+        else:
+            link.__traceback__ = _without_internal(link.__traceback__)
+    if mode == "remove_frames":
+        cause = UnfilteredStackTrace("the same exception with all of its frames").with_traceback(full)
+        for name in ("__cause__", "__context__", "__suppress_context__"):
+            setattr(cause, name, getattr(exc, name))
+        exc.__cause__ = cause
     return exc
+
+
+class UnfilteredStackTrace(Exception):
+    """The cause of exceptions under `traceback_filtering` = "remove_frames": its traceback has every frame."""
+
+
+def _chain(exc: BaseException | None) -> Iterator[BaseException]:
+    """An exception and those that led to it."""
+    seen: set[int] = set()
+    while exc is not None and id(exc) not in seen:
+        seen.add(id(exc))
+        yield exc
+        exc = exc.__cause__ or (None if exc.__suppress_context__ else exc.__context__)
+
+
+def _under_a_boundary() -> bool:
+    """Whether one further out will hide the frames of the exception that the caller's caller is handling."""
+    frame = sys._getframe(2).f_back
+    while frame is not None and frame.f_code not in boundaries:
+        frame = frame.f_back
+    return frame is not None
 
 
 # What this package never raises on purpose for a user's mistake.
@@ -250,3 +293,7 @@ def api_boundary(function: F) -> F:
             hide_internal_frames(exc)
             raise           # a bare raise does not put this frame back
     return wrapper  # type: ignore[return-value]
+
+
+#: the code that calls `hide_internal_frames`
+boundaries: set[CodeType] = {api_boundary(len).__code__}

@@ -49,7 +49,8 @@ def _trace_to_entry(fun, in_tree, avals, name, donated, signature):
     with tracing(trace):
         ins = [trace.new_input(a) for a in avals]
         trace.function = f"`{name}`"
-        trace.input_names = lambda: argument_names(fun, in_tree, [i.variable for i in ins])
+        variables = [i.variable for i in ins]       # not ins, which refer to the trace: nothing is to wait for the collector
+        trace.input_names = lambda: argument_names(fun, in_tree, variables)
         args, kwargs = in_tree.unflatten(ins)
         out = shared_body(fun, args, kwargs) if is_ours(fun) else fun(*args, **kwargs)
         leaves, out_tree = _flatten(out)

@@ -1,6 +1,10 @@
 """What libraries written for jax rely on beyond its documents: each case runs over aot and over jax, and must agree."""
 from __future__ import annotations
 
+import gc
+import traceback
+from unittest import mock
+
 import numpy as np
 import pytest
 
@@ -210,3 +214,48 @@ def test_types_made_by_hand():
 def test_costs_before_compilation(f):
     ours, theirs = (m.jit(lambda x: f(m, x)).lower(X).cost_analysis() for m in (aot, jax))
     assert ours == theirs and ours["flops"] > 0
+
+
+# ---- traces and tracebacks -----------------------------------------------------------------------------------------------
+
+TRACED = {
+    "call": lambda m, x: m.jit(m.numpy.sin)(x), "random": lambda m, x: m.random.normal(m.random.key(0), (3,)),
+    "jit of vmap": lambda m, x: m.jit(m.vmap(lambda x: m.jit(m.numpy.cos)(x) + x))(X), "grad": lambda m, x: m.jit(m.grad(m.numpy.sin))(x),
+    "scan": lambda m, x: m.jit(lambda x: m.lax.scan(lambda c, _: (c * 2, c), x, None, length=3))(x),
+    "cond": lambda m, x: m.jit(lambda x: m.lax.cond(x > 0, m.numpy.sin, m.numpy.cos, x))(x),
+    "while": lambda m, x: m.jit(lambda x: m.lax.while_loop(lambda x: x < 3, lambda x: x + 1, x))(x),
+    "eval_shape": lambda m, x: m.eval_shape(lambda x: m.numpy.tan(x), x), "make_jaxpr": lambda m, x: m.make_jaxpr(m.numpy.exp)(x)}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_traces_are_freed_without_the_collector(name):
+    gc.disable()
+    try:
+        with mock.patch.object(gc, "collect", return_value=0), aot.checking_leaks():
+            TRACED[name](aot, f32(.5))
+    finally:
+        gc.enable()
+
+
+def fails(m):
+    def f(x): raise ValueError("wrong")
+    return m.jit(m.grad(m.checkpoint(f)))(1.)
+
+
+@pytest.mark.parametrize("mode", ["off", "tracebackhide", "remove_frames", "quiet_remove_frames"])
+def test_frames_of_tracebacks(mode):
+    seen = []
+    for m in aot, jax:
+        m.config.update("jax_traceback_filtering", mode)
+        try:
+            fails(m)
+        except ValueError as error:
+            frames = [f for f, _ in traceback.walk_tb(error.__traceback__)]
+            shown = [f for f in frames if "__tracebackhide__" not in f.f_locals]
+            ours = [f.f_code.co_name for f in frames if f.f_code.co_filename == __file__]
+            full = [] if error.__cause__ is None else [f for f, _ in traceback.walk_tb(error.__cause__.__traceback__)]
+            seen.append((ours, len(frames) > len(shown) if mode != "off" else None, len(shown) > len(ours),
+                         type(error.__cause__).__name__, len(full) > len(frames)))
+        finally:
+            m.config.update("jax_traceback_filtering", "auto")
+    assert seen[0] == seen[1]
