@@ -517,6 +517,12 @@ def test_signatures_of_transformed_functions(case):
     assert inspect.signature(type(aot.jit(len)))
 
 
+def test_texts_that_libraries_match():
+    assert [str(p) for p in aot.lax.Precision] == [str(p) for p in jax.lax.Precision] == ["DEFAULT", "HIGH", "HIGHEST"]
+    with pytest.raises(TypeError, match="cond branch outputs must have the same pytree structure"):
+        aot.lax.cond(True, lambda: 1, lambda: (1,))
+
+
 def test_jitted_functions_show_what_they_wrap():
     f = aot.jit(max)
     assert repr(f) == repr(jax.jit(max)) == "<PjitFunction of <built-in function max>>"

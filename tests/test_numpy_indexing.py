@@ -159,6 +159,21 @@ def test_traced_scalars_are_dynamic_slices():
     assert "dynamic_slice" in text and "gather" not in text
 
 
+@pytest.mark.parametrize("index, other", [
+    (1, -2), ((2, 0), (0, -1)), ((slice(None), 1), (slice(None), 3)), (slice(0, 2), slice(-3, -1)), ((None, ..., 2), (None, ..., 0)),
+    (slice(0, 0), slice(1, 1)), ((0, slice(3, 1, -1)), (1, slice(2, 0, -1)))], ids=str)
+def test_known_positions_share_a_program(index, other, monkeypatch):
+    """Outside of traces: a loop over positions compiles once."""
+    x, keys = np.arange(24, dtype=np.int16).reshape(4, 6), aot.random.split(aot.random.key(0), (4, 6))
+    on_device, made, compile_text = jnp.asarray(x), [], aot.xla.compile_text
+    np.testing.assert_array_equal(on_device[index], x[index], strict=True)
+    monkeypatch.setattr(aot.xla, "compile_text", lambda *a, **k: [made.append(a), compile_text(*a, **k)][1])
+    np.testing.assert_array_equal(on_device[other], x[other], strict=True)
+    assert not made
+    np.testing.assert_array_equal(aot.random.key_data(keys[other]), aot.random.key_data(keys)[other])
+    np.testing.assert_array_equal(aot.random.key_data(keys[index]), aot.random.key_data(keys)[index])
+
+
 def test_boolean_mask_under_jit_explains_where():
     with pytest.raises(errors.NonConcreteBooleanIndexError, match="where"):
         aot.jit(lambda x: x[x > 0])(jnp.ones(3))

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aot import dtypes, errors, lax
+from aot import dtypes, errors, lax, xla
+from aot.array import Array
 from aot.array_methods import ArrayMethods
-from aot.config import config
+from aot.config import config, gate
 from aot.numpy import _util
 from aot.numpy._util import array_of, cast, concrete, dtype_of, is_tracer, kind, promote, shape_of, typeof
 from aot.ops import views
@@ -229,7 +230,20 @@ def _static_slice(x: Any, items: list[Item], wrap: bool, mode: Any) -> Any:
             start[axis], stop[axis], step[axis], flip = _forward(item.index, x.shape[axis])
             reverse.extend([axis] * flip)
         position += 1
-    return _shaped(_sliced(x, start, stop, step), reverse, drop, new)
+    if gate.ready is not None and type(x) is Array and step == [1] * x.ndim and not xla.is_placed(x.buf):
+        sizes = tuple(map(operator.sub, stop, start))
+        if sizes != x.shape:
+            x, drop = _known_window(x, np.array(start, position_dtype(x.shape)), sizes=sizes, drop=tuple(drop)), []
+    else:
+        x = _sliced(x, start, stop, step)
+    return _shaped(x, reverse, drop, new)
+
+
+@_util.named("sizes", "drop")
+def _known_window(x: Any, start: Any, *, sizes: tuple[int, ...], drop: tuple[int, ...]) -> Any:
+    """Part of an array outside of any trace: one program for all positions, where a static slice would be one for each."""
+    window = lax.dynamic_slice(x, lax.unstack(start), sizes, allow_negative_indices=False)
+    return lax.squeeze(window, drop) if drop else window
 
 
 def _forward(index: slice, size: int) -> tuple[int, int, int, bool]:

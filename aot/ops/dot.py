@@ -30,8 +30,7 @@ class Precision(enum.Enum):
         return cls.DEFAULT if value is None else None
 
     def __repr__(self): return f"{self.__class__.__name__}.{self.name}"
-
-    __str__ = __repr__
+    def __str__(self): return self.name
 
 
 def canonical_precision(precision: Any):

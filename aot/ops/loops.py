@@ -143,7 +143,7 @@ def _branches(index, funs, operands, what, names):
     first, out_tree = staged[0], staged[0][2]
     for s, n in zip(staged[1:], names[1:]):
         if s[2] != out_tree:
-            raise TypeError(f"{what} branches must have the same output structure: {names[0]} returns {out_tree}, "
+            raise TypeError(f"{what} branch outputs must have the same pytree structure: {names[0]} returns {out_tree}, "
                             f"{n} returns {s[2]}.")
         for i, (a, b) in enumerate(zip(first[0].out_avals, s[0].out_avals)):
             if a.shape != b.shape or a.dtype != b.dtype:

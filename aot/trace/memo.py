@@ -13,7 +13,7 @@ def per_function(fun: Callable, key: Any) -> dict:
     if found is None or found[0]() is not fun:
         i = id(fun)
         try:
-            found = _known[i] = weakref.ref(fun, lambda _: _known.pop(i, None)), {}
+            found = _known[i] = weakref.ref(fun, lambda _, known=_known: known.pop(i, None)), {}    # at exit, globals are None
         except TypeError:
             return {}
     return found[1].setdefault(key, {})
