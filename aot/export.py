@@ -123,7 +123,7 @@ def _portable(lowered: Any, platform: str, disabled: Sequence[DisabledSafetyChec
     if lowered.callbacks:
         raise NotImplementedError(f"{name} calls back into Python, which an exported program cannot contain. hint: remove "
                                   "debug prints and callbacks from it")
-    text = lowered.text if platform == "cpu" or "@lapack_" not in lowered.text else expand(lowered.text)
+    text = lowered.text if platform == "cpu" else expand(lowered.text)
     allowed = {d.is_custom_call() for d in disabled}
     for target in sorted(set(re.findall(r"custom_call @(\w+)", text)) - allowed):
         if not _LASTING.fullmatch(target):

@@ -80,10 +80,17 @@ class Traced:
                                   "process cannot. hint: take the contents as an argument, make the reference in the function, "
                                   "and return freeze(ref)")
 
+    @property
+    def _platform(self) -> str:
+        """That of the devices of the shardings, where these are not here."""
+        named = [s for group in self.shardings or () for s in group or () if s is not None]
+        absent = next((d for s in named for d in s.device_tuple[:1] if xla.is_absent(d)), None)
+        return absent.platform if absent is not None else "cpu"
+
     def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
         """The StableHLO module.  lowering_platforms: ("cpu",), ("cuda",), ("rocm",) or ("tpu",), which chooses the branches of
         `lax.platform_dependent`; by default the processor's."""
-        platforms = tuple(lowering_platforms or ("cpu",))
+        platforms = tuple(lowering_platforms or (self._platform,))
         if len(platforms) != 1 or platforms[0] not in PLATFORMS:
             raise NotImplementedError(f"lowering_platforms={platforms!r} is not supported. "
                                       f"hint: lower for one platform at a time, of {', '.join(PLATFORMS)}")
@@ -159,7 +166,8 @@ class Lowered:
                                       "give shardings over them to jit, and lower again")
         from aot.compile import cached, spmd
         from aot.compile.eager import Program
-        if self.platform != "cpu":
+        absent = self.mesh is not None and xla.is_absent(self.mesh.device_tuple[0])
+        if self.platform != "cpu" and not absent:
             raise NotImplementedError(f"lowered for {self.platform}, which this process does not have. "
                                       "hint: `aot compile --target` builds for machines that are not here")
         compiler_options = {**getattr(self.traced.owner, "options", {}), **(compiler_options or {})} or None
@@ -209,6 +217,9 @@ class Compiled:
     @property
     def _formats(self) -> tuple[list, list]:
         from aot.layout import Format, Layout
+        if self.lowered.mesh is not None and xla.is_absent(self.lowered.mesh.device_tuple[0]):
+            return ([Format(None, s.bare) for s in self.program.in_shardings],
+                    [Format(None, s.bare) for s in self.program.out_shardings])
         single = SingleDeviceSharding(xla.default_device())
         shardings = ([[single] * len(self.in_avals), [single] * len(self.out_avals)] if self.lowered.mesh is None else
                      [self.program.in_shardings, self.program.out_shardings])

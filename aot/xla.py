@@ -336,10 +336,17 @@ def analysis(executable: Any) -> dict[str, Any]:
 
 
 def cross_compile(text: str, kind: str, plugin: str | None, topology: str, config: str = "", count: int = 1, **flags) -> Any:
-    """Compile for `count` devices of a machine that is not here.  kind: "cuda" or "tpu"; plugin: its shared library.
+    """Compile for `count` devices of a machine that is not here: see `absent_devices`.
 
     The result has `serialize()` but cannot run.  Raises XlaRuntimeError.
     """
+    return compile_absent(text, absent_devices(kind, plugin, topology, config)[:count], **flags)
+
+
+def absent_devices(kind: str, plugin: str | None, topology: str, config: str = "") -> list:
+    """The devices of a machine that is not here, to compile for.  kind: "cuda" or "tpu"; plugin: its shared library.
+
+    Raises XlaRuntimeError."""
     xc = _mod("xc")
     if not xc.pjrt_plugin_loaded(kind):
         _plugins[kind] = xc.load_pjrt_plugin_dynamically(kind, plugin)
@@ -350,8 +357,17 @@ def cross_compile(text: str, kind: str, plugin: str | None, topology: str, confi
         described = xc.make_tfrt_tpu_c_api_device_topology(topology)
     else:
         described = xc.make_c_api_device_topology(_plugins[kind], "", target_config=config, topology=topology)
-    devices = described._make_compile_only_devices()[:count]
-    options = compile_options(count, [d.id for d in devices], **flags)
+    return described._make_compile_only_devices()
+
+
+def is_absent(device: Any) -> bool:
+    """Whether a device is one of `absent_devices`."""
+    return type(getattr(device, "client", None)).__name__ == "CompileOnlyPyClient"
+
+
+def compile_absent(text: str, devices: Sequence, **flags) -> Any:
+    """Compile for absent devices of one machine.  Raises XlaRuntimeError."""
+    options = compile_options(len(devices), [d.id for d in devices], **flags)
     with _errors_of_partitioners():
         return devices[0].client.compile(mlir.parse(text), _device_list(tuple(devices)), options)
 

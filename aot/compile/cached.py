@@ -133,8 +133,9 @@ def cpu_features_of(blob: bytes, target: Any) -> list[str] | None:
 
 
 def _build_cross(text: str, target: Any, flags: dict) -> Built:
+    from aot.lower.plain_lapack import expand
     from aot.targets import plugin_path
-    start = time.perf_counter()
+    start, text = time.perf_counter(), expand(text)
     try:
         compiled = xla.cross_compile(text, target.kind, plugin_path(target.kind), target.topology, target.config,
                                      target.devices, **flags)
@@ -215,7 +216,8 @@ def _this_cpu() -> dict[str, Any]:
 def plugin_fields(text: str, flags: dict, target: Any) -> dict[str, Any]:
     """The same for an executable of a plugin file, wherever that lies."""
     from aot.compile import pjrt
-    return {**program_fields(pjrt.without_kernels(text), pjrt.label(target), flags), **_this_cpu(),
+    from aot.lower.plain_lapack import expand
+    return {**program_fields(expand(text), pjrt.label(target), flags), **_this_cpu(),
             "plugin": pjrt.file_sha256(target.plugin)}
 
 

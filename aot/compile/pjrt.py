@@ -91,8 +91,9 @@ def build(text: str, target: Target, flags: dict[str, Any]) -> Built:
     """Compile through the plugin, in a process that is set up for the target.  Raises AotError."""
     from aot import xla
     from aot.compile.cached import Built, cpu_features_of
+    from aot.lower.plain_lapack import expand
     start = time.perf_counter()
-    text = without_kernels(text)
+    text = expand(text)
     try:
         client = xla.plugin_client(target.plugin)
         blob, info = xla.compile_for_plugin(client, text, **flags)
@@ -103,10 +104,3 @@ def build(text: str, target: Target, flags: dict[str, Any]) -> Built:
              "plugin": file_sha256(target.plugin), "plugin_api": api_version(target.plugin)}
     return Built(blob, None, info)
 
-
-def without_kernels(text: str) -> str:
-    """The program as a plugin can compile it.  Raises AotError naming a LAPACK kernel that has no form in plain StableHLO."""
-    if "@lapack_" not in text:
-        return text
-    from aot.lower.plain_lapack import expand
-    return expand(text)

@@ -57,6 +57,21 @@ class PartitionedProgram:
         return [Array(b, a) for b, a in zip(self.run_buffers(buffers), self.out_avals)]
 
 
+class AbsentProgram:
+    """An executable for devices that are not here."""
+
+    def __init__(self, executable, mesh: Mesh, in_avals, in_shardings, out_avals, out_shardings, weights, callbacks):
+        self.executable, self.mesh, self.in_shardings, self.out_avals = executable, mesh, in_shardings, list(out_avals)
+        self.out_shardings, self.weights, self.callbacks = out_shardings, weights, callbacks
+
+    def placed(self, leaves: Sequence, avals: Sequence[ShapedArray]) -> list:
+        """Raises RuntimeError: nothing can be put on these devices."""
+        kind = self.mesh.device_tuple[0].device_kind
+        raise RuntimeError(f"the function was compiled for {kind} devices that are not here, and cannot be called. "
+                           "hint: `compiled.runtime_executable().serialize()` has its code; `aot compile --target` writes an "
+                           "artifact that such a machine loads")
+
+
 def place(x: Any, aval: ShapedArray, sharding: Sharding) -> Any:
     """The buffer of x laid out as `sharding` says."""
     if type(x) is Array and x.placement == sharding:
@@ -64,6 +79,9 @@ def place(x: Any, aval: ShapedArray, sharding: Sharding) -> Any:
     if isinstance(sharding, LaidOut):
         program = program_of(_identity(aval), "lay_out", (), [sharding.bare], [sharding])
         return program.run_buffers([place(x, aval, sharding.bare)])[0]
+    if xla.is_absent(sharding.device_tuple[0]):
+        raise RuntimeError(f"an array cannot be put on {sharding.device_tuple[0].device_kind} devices, which are not here. "
+                           "hint: lower for a ShapeDtypeStruct, and compile")
     if xla.is_default(sharding):
         return to_buffer(x, aval, sharding.device_tuple[0])
     value = as_physical(x, aval)
@@ -163,6 +181,12 @@ def compile_text(text: str, devices: Sequence, callbacks: Sequence, weights: int
     if any(isinstance(d, AbsentDevice) for d in devices):
         raise ValueError(f"the program is for {len(devices)} devices that are not here. hint: `aot compile --mesh ... "
                          "--target ...` builds for those; to run it set a Mesh of devices, as by `with aot.set_mesh(mesh):`")
+    if xla.is_absent(devices[0]):
+        if callbacks:
+            raise NotImplementedError("a program that calls back into Python cannot be compiled for devices that are not here. "
+                                      "hint: remove debug prints and callbacks from it")
+        from aot.lower.plain_lapack import expand
+        return xla.compile_absent(expand(text), devices, **options)
     executable = cached.compile_partitioned(text, devices, callbacks, **options)
     if "mhlo.layout_mode" in text:
         ins, outs = xla.layouts(executable, weights)
@@ -184,7 +208,8 @@ def load(executable: Any, signature: Any, mesh: Mesh, in_shardings: Sequence, ou
         orders = xla.layouts(executable, len(weights))
         ins = [laid_out(*x) for x in zip(ins, orders[0], in_avals)]
         outs = [laid_out(*x) for x in zip(outs, orders[1], out_avals)]
-    return PartitionedProgram(executable, mesh, in_avals, ins, out_avals, outs, weights, callbacks)
+    kind = AbsentProgram if xla.is_absent(mesh.device_tuple[0]) else PartitionedProgram
+    return kind(executable, mesh, in_avals, ins, out_avals, outs, weights, callbacks)
 
 
 def bare(s: Sharding | None) -> Sharding | None:

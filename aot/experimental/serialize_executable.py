@@ -29,6 +29,9 @@ def serialize(compiled: Compiled) -> tuple[bytes, PyTreeDef, PyTreeDef]:
     stage, program = compiled.lowered, compiled.program
     if isinstance(stage, Lowered):
         stage.traced.lasting()
+    if stage.mesh is not None and xla.is_absent(stage.mesh.device_tuple[0]):
+        raise ValueError(f"{stage.fun_name} was compiled for devices that are not here, which have loaders of their own. hint: "
+                         "compiled.runtime_executable().serialize() has its code; `aot compile --target` writes an artifact")
     if program.callbacks:
         raise ValueError(f"{stage.fun_name} calls back into Python, which bytes cannot contain. hint: remove debug prints and "
                          "callbacks from it")
