@@ -57,7 +57,7 @@ class PartitionedProgram:
         return [Array(b, a) for b, a in zip(self.run_buffers(buffers), self.out_avals)]
 
 
-class AbsentProgram:
+class AbsentProgram(PartitionedProgram):
     """An executable for devices that are not here."""
 
     def __init__(self, executable, mesh: Mesh, in_avals, in_shardings, out_avals, out_shardings, weights, callbacks):

@@ -5,6 +5,7 @@ happens is reported as events: dicts with a "reason", which `aot build --message
 """
 from __future__ import annotations
 
+import importlib
 import contextlib
 import glob
 import os
@@ -389,7 +390,7 @@ def named_program(name: str) -> Any:
     found = manifests.load(manifests.find())
     os.chdir(found.root)
     if found.project.get("as_jax"):
-        import aot.as_jax
+        importlib.import_module("aot.as_jax")
     modules = [binding._import_file(path) for path in found.project.get("modules", [])]
     items = manifests.items(found, entries=[e for m in modules for e in marks.discover(m, found.root)])
     item = next((i for i in items if i["name"] == name), None)
