@@ -5,9 +5,9 @@ happens is reported as events: dicts with a "reason", which `aot build --message
 """
 from __future__ import annotations
 
-import importlib
 import contextlib
 import glob
+import importlib
 import os
 import re
 import shutil
