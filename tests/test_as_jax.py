@@ -95,6 +95,8 @@ def test_so_is_a_project(tmp_path):
     done = aot_command(tmp_path, "build")
     assert not done.returncode, done.stderr
     assert sorted(p.name for p in (tmp_path / "build").glob("?.aot")) == ["f.aot", "g.aot"]
+    done = aot_command(tmp_path, "cache", "explain", "f")
+    assert not done.returncode, done.stderr
     assert "2 fresh" in (again := aot_command(tmp_path, "build")).stderr or "up to date" in again.stderr, again.stderr
 
 
