@@ -169,6 +169,19 @@ def test_effects_and_lowerings_that_cannot_be():
         aot.jit(q.bind)(1.)
 
 
+def test_lowerings_for_one_platform():
+    from aot.interpreters import mlir
+    p = Primitive("p")
+    p.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(p, mlir.lower_fun(lambda x: aot.lax.cos(x), multiple_results=False), platform="tpu")
+    lowered = lambda platform: aot.jit(p.bind).trace(X).lower(lowering_platforms=(platform,)).as_text()
+    assert "stablehlo.cosine" in lowered("tpu")
+    with pytest.raises(NotImplementedError, match="no rule for compiled programs"):
+        lowered("cpu")
+    mlir.register_lowering(p, mlir.lower_fun(lambda x: aot.lax.sin(x), multiple_results=False))
+    assert "stablehlo.sine" in lowered("cpu") and "stablehlo.cosine" in lowered("tpu")
+
+
 # ---- jaxprs ----------------------------------------------------------------------------------------------------------
 
 def interpreted(m, fun):

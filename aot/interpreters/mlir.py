@@ -22,15 +22,20 @@ def lower_fun(fun: Callable, multiple_results: bool = True) -> Lowered:
 def register_lowering(prim: Primitive, rule: Any, platform: str | None = None, **_: Any) -> Any:
     """Make `rule`, from `lower_fun`, what compiled programs do for a primitive.
 
-    Raises NotImplementedError where another platform's, or one that builds operations itself, is used."""
+    platform: "cpu", "cuda", "rocm" or "tpu", where it is for that alone.  Programs that meet a rule which builds operations of MLIR itself raise NotImplementedError."""
+    rules = prim.__dict__.setdefault("lowerings", {})
+    rules[platform] = rule
+
     def lower(e: Any, ins: Any, outs: Any, *xs: str, **params: Any) -> list[str]:
-        if type(rule) is not Lowered:
-            raise NotImplementedError(f"the lowering of `{prim.name}` builds operations of MLIR itself: not supported. "
-                                      "hint: write it as a function of other operations (mlir.lower_fun), or call native code "
-                                      "by ffi.ffi_call")
-        return e.inline(partial(_results, prim, rule.fun, params), ins, xs)
-    if platform in (None, "cpu"):
-        prim.lower = lower          # type: ignore[method-assign]
+        found = rules.get(e.module.platform, rules.get(None))
+        if found is None:
+            raise prim.missing("lower")
+        if type(found) is not Lowered:
+            raise NotImplementedError(f"the lowering of `{prim.name}` builds operations of MLIR itself: not supported. hint: "
+                                      "write it as a function of other operations (mlir.lower_fun), or call native code by "
+                                      "ffi.ffi_call")
+        return e.inline(partial(_results, prim, found.fun, params), ins, xs)
+    prim.lower = lower          # type: ignore[method-assign]
     return rule
 
 
