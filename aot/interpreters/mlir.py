@@ -22,7 +22,8 @@ def lower_fun(fun: Callable, multiple_results: bool = True) -> Lowered:
 def register_lowering(prim: Primitive, rule: Any, platform: str | None = None, **_: Any) -> Any:
     """Make `rule`, from `lower_fun`, what compiled programs do for a primitive.
 
-    platform: "cpu", "cuda", "rocm" or "tpu", where it is for that alone.  Programs that meet a rule which builds operations of MLIR itself raise NotImplementedError."""
+    platform: "cpu", "cuda", "rocm" or "tpu", where it is for that alone.  To lower a program for which there is no rule, or
+    one that builds operations of MLIR itself, raises NotImplementedError."""
     rules = prim.__dict__.setdefault("lowerings", {})
     rules[platform] = rule
 
