@@ -195,10 +195,19 @@ def _constant(s: Storage, array: np.ndarray) -> str:
     return f"static const {union} {s.name}_ = {{{{\n{elements}\n}}}};"
 
 
-#: compilers with vectors of any length, for machines that have some
+#: the bytes of a vector, for compilers and machines that have some
 _VECTORS = """
-#if defined(__GNUC__) && (defined(__SSE2__) || defined(__ARM_NEON) || defined(__VSX__) || defined(__riscv_vector))
-#define AOT_VECTORS
+#if defined(__GNUC__) && defined(__AVX512F__)
+#define AOT_VECTORS 64
+#elif defined(__GNUC__) && defined(__AVX__)
+#define AOT_VECTORS 32
+#elif defined(__GNUC__) && (defined(__SSE2__) || defined(__ARM_NEON) || defined(__VSX__) || defined(__riscv_vector))
+#define AOT_VECTORS 16
+#endif
+#ifdef __GNUC__
+#define AOT_APART __attribute__((noinline)) /* inlined, GCC keeps sums in memory */
+#else
+#define AOT_APART
 #endif"""
 
 

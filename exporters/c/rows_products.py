@@ -25,6 +25,12 @@ def accumulator(t: CType) -> CType:
     return BRIEF["f32"] if t.is_small_float else t
 
 
+def tile_type(out: CType) -> CType | None:
+    """The type of sums in registers, None where there is none: vectors of floats, or of integers that wrap around."""
+    acc = accumulator(out)
+    return BRIEF["u32"] if acc.brief in ("i32", "u32") else acc if acc.kind == "f" else None
+
+
 @row("dot_general")
 def dot_general(l: Lowering, op: Op) -> None:
     """(batch, m, k) times (batch, k, n)."""
@@ -51,11 +57,12 @@ def product(l: Lowering, a: CType, b: CType, out: CType, k: int,
     columns, (steps)) for how far rows and columns of the left, rows and columns of the right, and rows of the result are apart.
 
     vector: the right one is a vector, and nothing has gaps."""
-    form = "vector" if vector else "tiles" if accumulator(out).brief in ("f32", "f64") and k > 1 else "matrix"
+    acc = tile_type(out) if k > 1 and not vector else None
+    form = "vector" if vector else "tiles" if acc else "matrix"
     name = f"product_{form}_{a.brief}_{b.brief}_{out.brief}"
     if name not in l.functions:
         l.functions[name] = FORMS[form](name, a, b, out)
-    room = l.temporary(accumulator(out), k, columns_of(out)) if form == "tiles" else None
+    room = l.temporary(acc, k, columns_of(out)) if acc else None
 
     def write(places: Sequence[str], m: int | str, n: int | str, steps: Sequence[int]) -> None:
         sizes = [m, k] if form == "vector" else [m, k, n, *steps]
@@ -153,7 +160,7 @@ static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {
 
 
 def _tiles(name: str, a: CType, b: CType, out: CType) -> str:
-    acc, columns = accumulator(out), columns_of(out)
+    acc, columns = tile_type(out) or out, columns_of(out)
     taken = converted(b.load("y[p * yk + (j + c) * yn]"), b, acc)
     direct = f"yn == 1 && columns == {columns} && m < {PACKED}" if b == acc else "false"
     source = "packed ? room : y + j" if b == acc else "room"
@@ -182,34 +189,42 @@ static void {name}(const {a.stored} *restrict x, const {b.stored} *restrict y, {
 def _tile(name: str, rows: int, a: CType, acc: CType, out: CType) -> str:
     """The function for some rows of the result and as many columns as fill the registers."""
     columns = TILE_BYTES * 8 // acc.bits
-    sums, kept = range(rows), out.store("sum[c]")
+    sums, kept = range(rows), out.store("sum[j - c]" if acc.kind == "f" else converted("sum[j - c]", acc, out))
     x = [converted(a.load(f"x[{r} * xm + p * xk]"), a, acc) for r in sums]
 
     def write(r: int) -> str:
-        some = f"{{ memcpy(sum, &s{r}, sizeof sum); for (ptrdiff_t c = 0; c < columns; c++) out[{r} * n + c] = {kept}; }}"
-        whole = f"if (columns == {columns}) memcpy(out + {r} * n, &s{r}, sizeof sum);\n  else "
-        return f"  {whole if out == acc else ''}{some}"
-    plain = "\n".join(f"    for (int c = 0; c < {columns}; c++) s{r}[c] = aot_fma_{acc.brief}({x[r]}, y[c], s{r}[c]);"
+        some = f"{{ memcpy(sum, &s{r}, sizeof s{r}); for (ptrdiff_t j = c; j < columns; j++) out[{r} * n + j] = {kept}; }}"
+        whole = f"if (c + lanes <= columns) memcpy(out + {r} * n + c, &s{r}, sizeof s{r});\n    else "
+        return f"    {whole if out.bits == acc.bits else ''}{some}"
+    plain = "\n".join(f"      for (int j = 0; j < lanes; j++) {add_product(acc, acc, acc, f's{r}[j]', x[r], 'z[j]')}"
                       for r in sums)
     return f"""
 /* {rows} rows of x y: rows of y are `step` apart, those of the result n, of which `columns` are written. */
-static void {name}_{rows}(const {a.stored} *restrict x, ptrdiff_t xm, ptrdiff_t xk,
+static AOT_APART void {name}_{rows}(const {a.stored} *restrict x, ptrdiff_t xm, ptrdiff_t xk,
     const {acc.stored} *restrict y, ptrdiff_t step, {out.stored} *restrict out, ptrdiff_t k, ptrdiff_t n, ptrdiff_t columns) {{
-  {acc.value} sum[{columns}];
 #ifdef AOT_VECTORS
-  typedef {acc.value} vector __attribute__((vector_size({TILE_BYTES}), aligned({acc.align}), may_alias));
-  vector {", ".join(f"s{r} = {{0}}" for r in sums)};
-  for (ptrdiff_t p = 0; p < k; p++, y += step) {{
-    const vector v = *(const vector *)y;
-    {" ".join(f"s{r} += {x[r]} * v;" for r in sums)}
-  }}
+  typedef {acc.value} vector __attribute__((vector_size(AOT_VECTORS), aligned({acc.align}), may_alias));
+  enum {{ lanes = AOT_VECTORS / sizeof({acc.value}) }};
 #else
-  {acc.value} {", ".join(f"s{r}[{columns}] = {{0}}" for r in sums)};
-  for (ptrdiff_t p = 0; p < k; p++, y += step) {{
+  enum {{ lanes = {columns} }};
+#endif
+  {acc.value} sum[lanes];
+  for (ptrdiff_t c = 0; c < columns; c += lanes) {{
+    const {acc.stored} *z = y + c;
+#ifdef AOT_VECTORS
+    vector {", ".join(f"s{r} = {{0}}" for r in sums)};
+    for (ptrdiff_t p = 0; p < k; p++, z += step) {{
+      const vector v = *(const vector *)z;
+      {" ".join(f"s{r} += {x[r]} * v;" for r in sums)}
+    }}
+#else
+    {acc.value} {", ".join(f"s{r}[lanes] = {{0}}" for r in sums)};
+    for (ptrdiff_t p = 0; p < k; p++, z += step) {{
 {plain}
-  }}
+    }}
 #endif
 {chr(10).join(map(write, sums))}
+  }}
 }}"""
 
 
