@@ -15,8 +15,8 @@ from .memory import Buffer
 from .scalar import converted
 from .types import BRIEF, CType, of
 
-TILE_BYTES = 64         # of a row of the part of a result that is computed in registers
-TILE_ROWS = 6           # of such a part
+TILE_BYTES = 64         # of a row of the columns that are copied together
+TILE_ROWS = 6           # of the part of a result that is computed in registers
 PACKED = 12             # rows from which on a copy of some columns of the right matrix pays
 
 
