@@ -47,7 +47,7 @@ class _Raised(Exception):
     """What a function raised when it was traced below jaxlib's call cache: it leaves as it is, and nothing is tried again."""
 
 
-class JitFunction:
+class PjitFunction:
     """A function compiled per signature.  See `jit`."""
 
     def __init__(self, fun: Callable, static_argnums=(), static_argnames=(), donate_argnums=(), donate_argnames=(),
@@ -402,7 +402,7 @@ class JitFunction:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-boundaries.add(JitFunction.__call__.__code__)
+boundaries.add(PjitFunction.__call__.__code__)
 
 
 def _protect(buffers, donated):
@@ -491,7 +491,7 @@ def jit(fun: Callable | None = None, *, in_shardings: Any = None, out_shardings:
         raise TypeError(f"Expected a callable value, got {fun}")
     if inspect.isgeneratorfunction(fun):
         raise TypeError(f"Expected a function, got a generator function: {fun}")
-    return JitFunction(fun, _tuple(static_argnums), _tuple(static_argnames), _tuple(donate_argnums),
+    return PjitFunction(fun, _tuple(static_argnums), _tuple(static_argnames), _tuple(donate_argnums),
                        _tuple(donate_argnames), inline, keep_unused, in_shardings, out_shardings, compiler_options)
 
 
@@ -499,4 +499,4 @@ def _tuple(x) -> tuple:
     return () if x is None else (x,) if isinstance(x, (int, str)) else tuple(x)
 
 
-__all__ = ["JitFunction", "jit"]
+__all__ = ["PjitFunction", "jit"]

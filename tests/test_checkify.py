@@ -34,15 +34,15 @@ def test_user_checks(wrap):
 
 def test_values_of_messages_are_trees_and_keys():
     def f(x, key):
-        checkify.check(x["a"] > 0, "{0[a]} {x[1][0]} {{}} {key!r:.5}", x, x=(x["a"], [x["b"]]), key=key)
+        checkify.check(x["a"] > 0, "{0[a]} {x[1][0]!r} {{}} {key!r:.5} {0[a]:.2f}", x, x=(x["a"], [x["b"]]), key=key)
         return x
     x, key = {"a": jnp.float32(-1), "b": jnp.arange(2)}, aot.random.key(0)
     calls = [lambda: checkify.checkify(f)(x, key), lambda: aot.jit(checkify.checkify(f))(x, key),
              lambda: checkify.checkify(lambda *a: lax.cond(a[0]["a"] < 0, f, lambda x, key: x, *a))(x, key),
              lambda: aot.vmap(checkify.checkify(f))(*aot.tree.map(lambda v: jnp.stack([v]), (x, key)))]
     for call in calls:
-        assert "-1.0 [0 1] {} Array (`check` failed" in call()[0].get()
-    with pytest.raises(checkify.JaxRuntimeError, match=r"-1.0 \[0 1\] \{\} Array"):
+        assert "-1.0 Array([0, 1], dtype=int32) {} Array -1.00 (`check` failed" in call()[0].get()
+    with pytest.raises(checkify.JaxRuntimeError, match=r"-1.0 Array\(\[0, 1\], dtype=int32\) \{\} Array -1.00"):
         f(x, key)
     assert checkify.checkify(f)({**x, "a": jnp.float32(1)}, key)[0].get() is None
 

@@ -11,16 +11,16 @@ PRELUDE = """
 import collections, functools, sys
 import numpy as np
 import aot, aot.numpy as jnp
-from aot.dispatch import JitFunction
+from aot.dispatch import PjitFunction
 
 Pair = collections.namedtuple("Pair", "a b")
-slow, real = [], JitFunction._call_slow
+slow, real = [], PjitFunction._call_slow
 
 def spy(self, args, kwargs):
     slow.append(self.name)
     return real(self, args, kwargs)
 
-JitFunction._call_slow = spy
+PjitFunction._call_slow = spy
 
 def fast(f, *args, **kwargs):
     "The result of the third call, after two that may take the slow path."

@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterable, Sequence
 import numpy as np
 
 from aot.ad_checkpoint import checkpoint_p
+from aot.array import asarray
 from aot.custom_calls import custom_jvp_p, custom_vjp_p
 from aot.ops import elementwise as ew
 from aot.ops.call import pjit_p
@@ -71,7 +72,7 @@ class Site:
         self.message, self.avals, self.tree = message, tuple(avals), tree
 
     def text(self, leaves: Iterable) -> str:
-        args, kwargs = self.tree.unflatten([x if kind(typeof(x).dtype) == "k" else np.asarray(x) for x in leaves])
+        args, kwargs = self.tree.unflatten(map(asarray, leaves))
         return self.message.format(*args, **kwargs)
 
 

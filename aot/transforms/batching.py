@@ -95,8 +95,8 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         for i, (d, want) in enumerate(zip(out_dims, box["axes"])):
             if d is not None and want is None:
                 path = keystr(tree_flatten_with_path(box["tree"].unflatten(outs))[0][i][0])
-                raise ValueError(f"at vmap, output{path} got axis spec None but output was batched on axis {d}. hint: give "
-                                 "out_axes an axis for it, or make it independent of the mapped arguments")
+                raise ValueError(f"at vmap out_axes, output{path} got axis spec None but output was batched on axis {d}. "
+                                 "hint: give out_axes an axis for it, or make it independent of the mapped arguments")
         result = box["tree"].unflatten([_place(axis, x, d, want) for x, d, want in zip(outs, out_dims, box["axes"])])
         return _left(result, box["axes"], axis.size) if _MAPPED else result
     return vmap_f
