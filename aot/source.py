@@ -279,7 +279,7 @@ def _without_internal(tb: TracebackType | None) -> TracebackType | None:
 def wraps(fun: Callable) -> Callable[[F], F]:
     """functools.wraps for any callable: what is no name among its `__name__` and the like is not taken over."""
     named = [n for n in ("__module__", "__name__", "__qualname__") if isinstance(getattr(fun, n, None), str)]
-    return functools.wraps(fun, assigned=(*named, "__doc__"))
+    return functools.wraps(fun, assigned=(*named, "__doc__"))       # type: ignore[return-value]
 
 
 def api_boundary(function: F) -> F:

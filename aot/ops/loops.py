@@ -163,10 +163,12 @@ def _branches(index, funs, operands, what, names):
 
 def _passed_on(branches: Sequence[Jaxpr]) -> list[int | None]:
     """For each result the operand that all branches return as it is, if they do: it does not depend on which one runs."""
-    def operand(col):
-        first, *others = [b.invars.index(v) if type(v) is Var and v in b.invars else None for b, v in zip(branches, col)]
+    places = [{v: i for i, v in enumerate(b.invars)} for b in branches]
+
+    def operand(results):
+        first, *others = [at.get(v) if type(v) is Var else None for at, v in zip(places, results)]
         return first if all(i == first for i in others) else None
-    return [operand(col) for col in zip(*(b.outvars for b in branches))]
+    return [operand(results) for results in zip(*(b.outvars for b in branches))]
 
 
 def _with_weak(jaxpr: Jaxpr, weak: Sequence[bool]) -> Jaxpr:
