@@ -17,6 +17,7 @@ from aot.array_methods import ArrayMethods
 sys.path.insert(0, os.path.dirname(__file__))
 
 import api_coverage
+from support import compare
 
 X = np.array([[1.5, -2.0, 3.0], [4.0, 0.5, -6.0]], np.float32)
 I = np.array([[1, -2, 3], [4, 0, 6]], np.int32)
@@ -282,3 +283,20 @@ def test_tracers_have_the_methods_of_arrays(wrap):
     for name in ("var", "trace"):
         np.testing.assert_allclose(aot.jit(lambda x: getattr(x, name)())(np.ones((3, 3), np.float32)),
                                    getattr(np.ones((3, 3), np.float32), name)())
+
+
+MIXED = [(np.inf, np.bool_([False, True])), (np.bool_([False, True]), np.float32([np.inf, np.inf])), (2, np.bool_([True])),
+         (1.5, np.int8([3])), (np.int32([3]), np.float32([.5])), (1j, np.float32([2])), (np.uint8([200]), np.int8([100]))]
+BINARY = ("add", "multiply", "true_divide", "less", "maximum", "power")
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("x, y", MIXED, ids=str)
+def test_operands_that_are_converted(name, x, y):
+    """Eagerly too, conversion and operation are one program, as they are in jax: inf times False is 0 there."""
+    def call(m, lax):
+        def f(x, y):
+            x, y = (m.numpy.asarray(v) if isinstance(v, np.ndarray) else v for v in (x, y))
+            return [getattr(m.numpy, name)(*p) for p in ((x, y), (y, x))]
+        return f
+    compare(call, x, y)

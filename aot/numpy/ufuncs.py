@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from aot import dtypes, lax
+from aot.array import Array
 from aot.array_methods import ArrayMethods
+from aot.config import gate
 from aot.custom import custom_jvp
 from aot.numpy._util import (
     BOOL,
@@ -64,13 +66,31 @@ def _binary(name: str, op: Callable, doc: str, rule: tuple = _ANY, **special: Ca
     """A function of two operands that promotes them and calls `op`. `special`: other operations for kinds of dtypes,
     `b` for booleans and `c` for complex numbers."""
 
-    def fun(x, y, /):
+    def plain(x, y, /):
         x, y, dtype = _pair(name, x, y, rule)
         if special and dtype.kind in special:
             return special[dtype.kind](x, y)
         return op(x, y)
+    converted = named()(_called(plain, name, doc))
+
+    def fun(x, y, /):
+        # An operand that has to be converted is converted in the same program.
+        return converted(x, y) if gate.ready is not None and _converts(x, y) else plain(x, y)
 
     return _called(fun, name, doc)
+
+
+_KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
+_SCALAR_KINDS = {int: 1, float: 2, complex: 3}
+
+
+def _converts(x: Any, y: Any) -> bool:
+    """Whether one of two operands is an array that is converted for the other."""
+    if type(x) is Array and type(y) is Array:
+        return x.aval.dtype != y.aval.dtype
+    if type(y) is Array:
+        x, y = y, x
+    return type(x) is Array and _SCALAR_KINDS.get(type(y), 0) > _KINDS.get(x.aval.dtype.kind, 3)
 
 
 def _called(fun: Callable, name: str, doc: str) -> Callable:
