@@ -306,10 +306,11 @@ def power(x1: Any, x2: Any, /) -> Any:
             (x1,) = promote_args("power", x1, to=numeric)
             return lax.integer_pow(x1, exponent)
     check("power", x1, x2)
-    x1, x2 = (cast(x, dtypes.canonicalize_dtype(int)) if dtype_of(x) == BOOL else x for x in (x1, x2))
     d1, d2 = dtype_of(x1), dtype_of(x2)
     x, y = promote_args("power", x1, x2, to=numeric)
     if kind(dtype_of(x)) in "ui":
+        if BOOL in (d1, d2):        # booleans are integers there, and those are not weak
+            x, y = cast(x, dtype_of(x)), cast(y, dtype_of(y))
         return _int_power(*broadcast(x, y))
     if d1 in INEXACT and kind(d2) in "ui":
         return _power_by_ints(x1, x2)
