@@ -243,6 +243,8 @@ class Config(threading.local):
             [f"--jax_{o.name}={flags.FLAGS[f'jax_{o.name}'].value}" for o in OPTIONS
              if flags.FLAGS[f"jax_{o.name}"].value is not None]))
 
+    x64_enabled = property(lambda self: self.enable_x64, doc="The former name of `enable_x64`.")
+
     @property
     def values(self) -> dict[str, Any]:
         """All options by their full name (`jax_enable_x64`) with their values in this thread."""

@@ -103,6 +103,8 @@ class ShapedArray(AbstractValue):
     def to_tangent_aval(self) -> ShapedArray:
         return tangent_aval(self)
 
+    at_least_vspace = to_tangent_aval       # its former name
+
 
 class ShapeDtypeStruct:
     """Shape and dtype without data, for `eval_shape`, `.trace(...)` and friends.
