@@ -19,10 +19,18 @@ from aot.tree_util import broadcast_prefix, register_pytree_node, tree_flatten, 
 def _name(fun: Callable) -> str: return getattr(fun, "__name__", str(fun))
 
 
-class _Arguments:
-    """One call of a decorated function: what is differentiated, flat, and what is passed on as it is."""
+class _Call:
+    """One call of a decorated function: the types of what is differentiated, and what is passed on as it is.
 
-    def __init__(self, kind: str, decorated: Any, args: tuple, kwargs: dict):
+    The equation keeps it, so it has no part in the values."""
+
+    @classmethod
+    def of(cls, kind: str, decorated: Any, args: tuple, kwargs: dict) -> tuple[_Call, list]:
+        """(a call, the leaves of what is differentiated)."""
+        call = cls()
+        return call, call._take(kind, decorated, args, kwargs)
+
+    def _take(self, kind: str, decorated: Any, args: tuple, kwargs: dict) -> list:
         self.fun, self.name = decorated.fun, _name(decorated.fun)
         try:        # keyword arguments become positions: rules take nothing else
             bound = inspect.signature(self.fun).bind(*args, **kwargs)
@@ -34,15 +42,15 @@ class _Arguments:
             raise TypeError(f"{kind} function {self.name} takes keyword-only arguments; hint: make them positional")
         nums = decorated.nondiff_argnums
         self.static = {i: args[i] for i in nums if i < len(args)}
-        self.dynamic = tuple(x for i, x in enumerate(args) if i not in nums)
-        leaves, self.in_tree = tree_flatten(self.dynamic)
-        self.leaves = list(map(with_type, leaves))
+        leaves, self.in_tree = tree_flatten(tuple(x for i, x in enumerate(args) if i not in nums))
+        self.avals = self.in_tree.unflatten(map(typeof, leaves))
         self.box: dict[str, Any] = {}       # trees of results, set by whichever function runs first
+        return list(map(with_type, leaves))
 
     def merged(self, xs) -> list:
         """All arguments, with these leaves for the differentiated ones."""
         it = iter(self.in_tree.unflatten(xs))
-        return [self.static[i] if i in self.static else next(it) for i in range(len(self.static) + len(self.dynamic))]
+        return [self.static[i] if i in self.static else next(it) for i in range(len(self.static) + len(self.avals))]
 
     def flat(self, *xs) -> list:
         outs, self.box["tree"] = tree_flatten(self.fun(*self.merged(xs)))
@@ -82,7 +90,7 @@ class custom_jvp:
     def __call__(self, *args, **kwargs):
         if self.jvp is None:
             raise AttributeError(f"No JVP defined for custom_jvp function {_name(self.fun)} using defjvp.")
-        call = _Arguments("custom_jvp", self, args, kwargs)
+        call, leaves = _Call.of("custom_jvp", self, args, kwargs)
         name, box = call.name, call.box
 
         def rule(primals, tangents):
@@ -98,7 +106,7 @@ class custom_jvp:
                 raise TypeError(f"Custom JVP rule for function {name} must produce primal and tangent outputs with equal "
                                 f"container (pytree) structures, but got {box['tree']} and {t_tree} respectively.")
             return outs, [_checked_tangent(name, o, t) for o, t in zip(outs, dots)]
-        outs = state.trace.custom_jvp(JvpCall(call.flat, rule, name), call.leaves)
+        outs = state.trace.custom_jvp(JvpCall(call.flat, rule, name), leaves)
         return box["tree"].unflatten(outs)
 
     def __get__(self, obj, owner=None):
@@ -159,7 +167,7 @@ class custom_vjp:
     def __call__(self, *args, **kwargs):
         if self.fwd is None or self.bwd is None:
             raise AttributeError(f"No VJP defined for custom_vjp function {_name(self.fun)} using defvjp.")
-        call = _Arguments("custom_vjp", self, args, kwargs)
+        call, leaves = _Call.of("custom_vjp", self, args, kwargs)
         name, box = call.name, call.box
 
         def fwd(perturbed, *xs):
@@ -175,11 +183,11 @@ class custom_vjp:
         def bwd(res, cts):
             ct = box["tree"].unflatten(map(symbolic_zero if self.symbolic_zeros else array_of_zeros, cts))
             back = self.bwd(*call.static.values(), box["res"].unflatten(res), ct)
-            return _flat_cotangents(name, back, call.dynamic)
+            return _flat_cotangents(name, back, call.avals)
         if self.optimize_remat:
             from aot.custom_linear import replaceable
             fwd = replaceable(fwd, call.flat, name)
-        outs = state.trace.custom_vjp(VjpCall(call.flat, fwd, bwd, name), call.leaves)
+        outs = state.trace.custom_vjp(VjpCall(call.flat, fwd, bwd, name), leaves)
         return box["tree"].unflatten(outs)
 
     def __get__(self, obj, owner=None):
@@ -193,14 +201,14 @@ class CustomVJPPrimal:
     perturbed: bool
 
 
-def _flat_cotangents(name, back, dynamic) -> list:
+def _flat_cotangents(name, back, avals) -> list:
     if isinstance(back, list):
         back = tuple(back)
-    if not isinstance(back, tuple) or len(back) != len(dynamic):
+    if not isinstance(back, tuple) or len(back) != len(avals):
         raise TypeError(f"Custom VJP bwd rule for {name} must produce a tuple of length equal to the primal args tuple "
-                        f"({len(dynamic)}), but got {type(back)}" + (f" of length {len(back)}" if isinstance(back, tuple)
+                        f"({len(avals)}), but got {type(back)}" + (f" of length {len(back)}" if isinstance(back, tuple)
                                                                      else "") + ".")
-    return [c for b, x in zip(back, dynamic) for c in _argument_cotangents(name, b, x)]
+    return [c for b, x in zip(back, avals) for c in _argument_cotangents(name, b, x)]
 
 
 def _argument_cotangents(name: str, back: Any, argument: Any) -> list:

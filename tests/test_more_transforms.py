@@ -77,6 +77,45 @@ def test_ensure_compile_time_eval():
     assert f(1.).shape == (6,)
 
 
+def custom_product():
+    f = aot.custom_vjp(lambda x, y: x * y)
+    f.defvjp(lambda x, y: (x * y, (x, y)), lambda r, g: (g * r[1], g * r[0]))
+    return f
+
+
+def custom_sine():
+    f = aot.custom_jvp(jnp.sin)
+    f.defjvp(lambda p, t: (f(*p), t[0] * jnp.cos(p[0])))
+    return f
+
+
+KEPT = {
+    "custom_jvp": lambda x: custom_sine()(x + 1),
+    "custom_vjp": lambda x: custom_product()(x + 1, x),
+    "custom_gradient": lambda x: aot.custom_gradient(lambda v: (v * 2, lambda g: g * 2))(x + 1),
+    "custom_vmap": lambda x: aot.vmap(aot.custom_batching.sequential_vmap(lambda v: v * 2))(x + 1),
+    "checkpoint": lambda x: aot.checkpoint(lambda v: jnp.sin(v) * x)(x + 1),
+    "jit": lambda x: aot.jit(lambda v: v * x)(x + 1),
+    "loops": lambda x: lax.scan(lambda c, v: (c + v * x.sum(), c), 0., x)[1],
+    "branches": lambda x: lax.cond(x[0] > 0, lambda: x * 2, lambda: x),
+    "linearize": lambda x: aot.linearize(lambda v: v * x, x)[1](x),
+    "vjp": lambda x: aot.vjp(lambda v: custom_sine()(v) * x, x)[1](x)[0],
+    "callbacks": lambda x: aot.pure_callback(lambda v: v, x, lax.stop_gradient(x)),
+    "make_jaxpr": lambda x: aot.make_jaxpr(lambda v: v * x)(x) and x,
+    "solvers": lambda x: lax.custom_linear_solve(lambda v: v * x[0], x, lambda mv, b: b / x[0], lambda mv, b: b / x[0]),
+    "library": lambda x: aot.nn.relu(x) + aot.nn.gelu(x) + aot.scipy.special.logsumexp(x),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_nothing_keeps_a_finished_trace(name):
+    f = KEPT[name]
+    with aot.checking_leaks():
+        aot.jit(f)(X[0])
+        aot.jacrev(aot.jit(f))(X[0])
+        aot.jit(aot.jacrev(f))(X[0])
+
+
 def test_leaks_are_found():
     saved = []
     with aot.check_tracer_leaks(True):
