@@ -22,7 +22,8 @@ from typing import Any, TypeVar
 from aot.config import config
 
 #: A captured position: a code object and the offset of its last instruction; None when there is no user frame.
-Source = tuple[CodeType, int] | tuple[()] | None
+#: Where operations are recorded within scopes (`named_scope`), the names of these, as in "outer/inner", come third.
+Source = tuple[CodeType, int] | tuple[CodeType, int, str] | tuple[()] | None
 #: The position of operations that belong to the place of the call; false, as None is.
 CALLER: Source = ()
 
@@ -48,6 +49,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 class _Local(threading.local):
     current: Source = None
+    scope: str = ""
 
 
 _local = _Local()
@@ -101,11 +103,28 @@ def recorded_frame() -> Source:
         if known is None:
             known = is_internal(code)
         if not known:
-            return code, frame.f_lasti
+            scope = _local.scope
+            return (code, frame.f_lasti, scope) if scope else (code, frame.f_lasti)
         if code is shared:
             return CALLER
         frame = frame.f_back
     return None
+
+
+def scope_of(source: Source) -> str:
+    """The names of the scopes of a position; "" outside of any."""
+    return source[2] if source and len(source) == 3 else ""
+
+
+@contextlib.contextmanager
+def scope(name: str | None) -> Iterator[None]:
+    """Operations recorded inside the block belong to a scope of that name, within that around the block; None: to no scope."""
+    before = _local.scope
+    _local.scope = "" if name is None else f"{before}/{name}" if before else name
+    try:
+        yield
+    finally:
+        _local.scope = before
 
 
 def shared_body(fun: Callable, args: Any, kwargs: Any) -> Any:
@@ -160,7 +179,7 @@ def line_of(source: Source) -> int:
     """The line number of a captured position; 0 when unknown."""
     if not source:
         return 0
-    code, lasti = source
+    code, lasti = source[:2]
     for start, end, line in code.co_lines():
         if start <= lasti < end and line is not None:
             return line

@@ -9,7 +9,7 @@ from numpy import ndarray, zeros
 from aot.arguments import parameter_names
 from aot.config import config
 from aot.dtypes import float0
-from aot.source import is_ours, shared_body
+from aot.source import is_ours, scope, shared_body
 from aot.trace import ShapedArray, ShapeDtypeStruct, StageTrace, check_leak, state, tracing, typeof
 from aot.trace.refs import refuse_ref
 from aot.tree_util import default_registry, keystr, register_pytree_node, tree_flatten_with_path
@@ -46,7 +46,7 @@ def trace_to_entry(fun: Callable, in_tree, avals: Sequence[ShapedArray], name: s
 
 def _trace_to_entry(fun, in_tree, avals, name, donated, signature):
     trace = StageTrace()
-    with tracing(trace):
+    with tracing(trace), scope(None):
         ins = [trace.new_input(a) for a in avals]
         trace.function = f"`{name}`"
         variables = [i.variable for i in ins]       # not ins, which refer to the trace: nothing is to wait for the collector

@@ -1,4 +1,6 @@
 """closure_convert, fwd_and_bwd, custom_batching, compile-time evaluation, leaks, environment."""
+import re
+
 import numpy as np
 import pytest
 
@@ -124,10 +126,34 @@ def test_leaks_are_found():
             aot.jit(lambda x: (saved.append(x), x)[1])(2.)
 
 
-def test_named_scopes_change_nothing():
-    with aot.named_scope("part"):
-        assert float(aot.named_call(lambda x: x + 1, name="plus")(1.)) == 2
-    assert float(aot.jit(aot.named_scope("part")(lambda x: x * 2))(3.)) == 6
+def scoped(m):
+    def f(x):
+        with m.named_scope("outer"):
+            with m.named_scope("inner"):
+                y = m.numpy.sin(x)
+            y = m.jit(lambda v: v * 2)(y)
+            y = m.lax.cond(y.sum() > 0, m.named_scope("branch")(m.numpy.cos), lambda v: v, y)
+        return m.named_call(lambda v: v.sum(), name="total")(y)
+    return f
+
+
+def test_named_scopes():
+    def run(m, lax):
+        def names(x):
+            return {str(e.source_info.name_stack) for e in m.make_jaxpr(scoped(m))(x).jaxpr.eqns}
+        return lambda x: [scoped(m)(x), m.grad(scoped(m))(x), sorted(names(x)) == ["outer", "outer/inner", "total"]]
+    compare(run, X)
+    for f, names in ((scoped(aot), {"outer/inner/sin", "outer/branch/cos", "total/reduce_sum"}),
+                     (aot.grad(scoped(aot)), {"outer/inner/cos", "outer/inner/mul"})):
+        assert names <= set(re.findall(r'op_name="([^"]*)"', aot.jit(f).lower(X).compile().as_text()))
+    assert 'loc("outer/inner/scoped.<locals>.f"(' in aot.jit(scoped(aot)).lower(X).located_text()
+    assert " loc(" not in aot.jit(scoped(aot)).lower(X).as_text()
+    f = aot.jit(lambda v: jnp.sin(v) + 1)
+    with aot.named_scope("first"):      # traced here, named by the place of each call
+        f(X)
+    inner = aot.make_jaxpr(f)(X).jaxpr.eqns[0].params["jaxpr"]
+    assert {str(e.source_info.name_stack) for e in inner.eqns} == {""}
+    assert str(aot.extend.source_info_util.current_name_stack()) == ""
 
 
 def test_environment(capsys):

@@ -34,6 +34,7 @@ class Emitter:
         self.scopes: list[dict] = [{}]
         self.weights: dict[int, str] = {}     # id of a hoisted array -> the argument that carries it
         self.loc = ""
+        self.scope = ""                       # names of the scopes around what is being written
         self.manual: Any = None               # the mesh of the shard_map being written
         self._token: str | None = None        # orders side effects; made on first use, threaded through calls and loops
 
@@ -180,15 +181,17 @@ class Emitter:
     # ---- jaxprs ----
     def jaxpr(self, jaxpr: Jaxpr, args: Sequence[str]) -> list[str]:
         """Emit every equation -> names of the outputs."""
-        env, outer = dict(zip(jaxpr.invars, args, strict=True)), self.loc
+        env, outer, around = dict(zip(jaxpr.invars, args, strict=True)), self.loc, self.scope
         for e in jaxpr.eqns:
-            if not self.module.locations:
+            inner = source.scope_of(e.source)
+            if not (self.module.locations or inner or around):
                 self.eqn(e, env)
                 continue
-            self.loc = self.module.location(e.source) or outer
+            self.scope = f"{around}/{inner}" if around and inner else around or inner
+            self.loc = self.module.location(e.source, self.scope, e.primitive.name) or outer
             with source.replaying(e.source):       # what a lowering rule traces comes from the same line
                 self.eqn(e, env)
-        self.loc = outer
+        self.loc, self.scope = outer, around
         return [self.read(x, env) for x in jaxpr.outvars]
 
     def read(self, x, env) -> str:
@@ -283,13 +286,15 @@ class Module:
         self.weight_attr: Callable[[str], str] | None = None      # attributes of a hoisted array, from its type
         self._locations: dict[Any, str] = {}
 
-    def location(self, src) -> str:
-        if not src:
-            return ""
-        found = self._locations.get(src)
+    def location(self, src, scope: str, operation: str) -> str:
+        """What stands behind an operation: its scopes, and its place where the module has locations."""
+        if not self.locations or not src:
+            return f" loc({quoted(f'{scope}/{operation}')})" if scope else ""
+        found = self._locations.get((src, scope))
         if found is None:
             file, line, function = source.location(src) or ("<unknown>", 0, "<unknown>")
-            found = self._locations[src] = f" loc({quoted(function)}({quoted(source.relative(file, self.root))}:{line}:0))"
+            name = quoted(f"{scope}/{function}" if scope else function)
+            found = self._locations[src, scope] = f" loc({name}({quoted(source.relative(file, self.root))}:{line}:0))"
         return found
 
     def big_literals(self, jaxpr: Jaxpr) -> list[int]:

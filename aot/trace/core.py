@@ -342,7 +342,7 @@ def stage(f, avals: Sequence[ShapedArray], name: str = "", finish: Any = None) -
 
     finish(trace, inputs) is called at the end, where given."""
     trace = StageTrace()
-    with tracing(trace):
+    with tracing(trace), source.scope(None):
         ins = [trace.new_input(a) for a in avals]
         closed = trace.close(ins, f(*ins), name)
     if finish is not None:

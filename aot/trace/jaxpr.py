@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, Sequence
 
-from aot.source import CALLER, Source, set_current
+from aot.source import CALLER, Source, scope_of, set_current
 from aot.trace.aval import ShapedArray
 
 
@@ -41,6 +41,12 @@ class Eqn:
     @property
     def effects(self) -> frozenset:
         return self.primitive.effects(**self.params)
+
+    @property
+    def source_info(self) -> Any:
+        """The place, and the names of the scopes around it."""
+        from aot.extend.source_info_util import SourceInfo, new_name_stack
+        return SourceInfo(self.source, new_name_stack(scope_of(self.source)))
 
     def replace(self, invars: Any = None, outvars: Any = None, primitive: Any = None, params: Any = None, effects: Any = None,
                 source_info: Any = None, ctx: Any = None) -> Eqn:

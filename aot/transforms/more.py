@@ -5,7 +5,7 @@ import contextlib
 from typing import Any, Callable, Iterator, Sequence
 
 from aot.dispatch import jit
-from aot.source import api_boundary, wraps
+from aot.source import api_boundary, scope, wraps
 from aot.trace import Trace, base_trace, eval_jaxpr, hoist_consts, is_tracer, stage, state, tracing, typeof
 from aot.trace.jaxpr import Jaxpr
 from aot.tree_util import tree_flatten
@@ -84,15 +84,21 @@ def ensure_compile_time_eval() -> Iterator[None]:
 
 
 class named_scope(contextlib.ContextDecorator):
-    """Name a part of a program, for profiles and printed code.  Values are unaffected."""
+    """Name a part of a program: the name is on its operations in lowered and compiled programs, and so in profiles.
+
+    Scopes nest, as in "outer/inner"; so do those of a called function and of the place of the call.  Values are unaffected."""
 
     def __init__(self, name: str):
         if not isinstance(name, str):
             raise TypeError(f"named_scope name argument must be a string, got {type(name)}")
-        self.name = name
+        self.name, self._blocks = name, []
 
-    def __enter__(self): return self
-    def __exit__(self, *exc): return None
+    def __enter__(self):
+        self._blocks.append(scope(self.name))
+        self._blocks[-1].__enter__()
+        return self
+
+    def __exit__(self, *exc): return self._blocks.pop().__exit__(*exc)
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:
