@@ -22,6 +22,7 @@ from aot.array_methods import ArrayMethods
 from aot.config import config, gate
 from aot.ops.families import typed_scalar
 from aot.trace import base_trace, concrete_or_error, is_tracer, state, typeof
+from aot.trace.refs import is_ref, refuse_as_array
 
 __all__ = [
     "ArrayMethods", "arraylike", "array_of", "arrays", "axes_of", "axis_of", "broadcast", "cast", "check", "concrete",
@@ -300,6 +301,8 @@ def plain(name: str, position: int, x: Any) -> Any:
     if not isinstance(x, (ArrayMethods, np.ndarray, *_SCALARS)):
         convert = getattr(x, "__jax_array__", None)
         if convert is None:
+            if is_ref(x):
+                refuse_as_array(x.aval, f"passed to {name}")
             raise TypeError(f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.")
         x = convert()
     if getattr(x, "dtype", None) == dtypes.float0:

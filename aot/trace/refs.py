@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 from weakref import WeakValueDictionary
 
-from aot.trace.aval import AbstractValue, ShapedArray
+from aot.trace.aval import AbstractValue, ShapedArray, _typeof
 
 
 class AbstractRef(AbstractValue):
@@ -44,6 +44,9 @@ class AbstractRef(AbstractValue):
 
     def __str__(self): return self.str_short(False)
     def __repr__(self): return self.str_short(False)
+
+
+_typeof[AbstractRef] = lambda x: x
 
 
 def refuse_as_array(aval: AbstractRef, how: str) -> NoReturn:
