@@ -257,6 +257,7 @@ def _is_readable(tree: Any) -> bool:
 
 
 def _describe_tree(treedef: Any, where: str, custom: Callable[[type, Any], dict] | None) -> Any:
+    from aot import tree_util
     data, children = treedef.node_data(), treedef.children()
     if data is None:
         return "*" if treedef.num_leaves else None
@@ -270,7 +271,11 @@ def _describe_tree(treedef: Any, where: str, custom: Callable[[type, Any], dict]
         return {**_describe_dict(cls, meta, children, where, custom), **further}
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return {"namedtuple": cls.__name__, "fields": _fields(cls._fields, children, where, custom), **further}
-    return {"node": cls.__name__, "fields": _fields(_attributes(treedef, len(children)), children, where, custom), **further}
+    keys = _keys(treedef, len(children))
+    if keys and all(isinstance(k, tree_util.DictKey) for k in keys):      # a mapping of the user's, which loaders make a dict
+        return {"dict": [[_json_key(k.key, where), _describe_tree(c, where, custom)] for k, c in zip(keys, children)], **further}
+    names = [getattr(k, "name", i) for i, k in enumerate(keys)]
+    return {"node": cls.__name__, "fields": _fields(names, children, where, custom), **further}
 
 
 def _fields(names: Sequence, children: Sequence, where: str, custom: Any) -> list:
@@ -320,13 +325,12 @@ def _json_key(k: Any, where: str) -> Any:
                    hint="use strings or numbers as keys")
 
 
-def _attributes(treedef: Any, n: int) -> list:
-    """Attribute names of a registered class's children, from its key paths; numbers where it has none."""
+def _keys(treedef: Any, n: int) -> list:
+    """The entries that a registered class's children have in key paths; numbers where it has none."""
     from aot import tree_util
     try:
         node = treedef.unflatten([0] * treedef.num_leaves)
-        pairs, _ = tree_util.flatten_one_level_with_keys(node)
-        return [getattr(k, "name", i) for i, (k, _) in enumerate(pairs)]
+        return [k for k, _ in tree_util.flatten_one_level_with_keys(node)[0]]
     except Exception:  # the class's own code objects to numbers as children
         return list(range(n))
 

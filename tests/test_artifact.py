@@ -1,7 +1,7 @@
 """The `.aot` file: layout, manifest, determinism, atomic writing, descriptions of trees."""
 from __future__ import annotations
 
-import collections
+import collections.abc
 import dataclasses
 import hashlib
 import json
@@ -30,6 +30,25 @@ class Pair:
 tree_util.register_pytree_with_keys(
     Pair, lambda p: (((tree_util.GetAttrKey("a"), p.a), (tree_util.GetAttrKey("b"), p.b)), None),
     lambda _, xs: Pair(*xs))
+
+
+class Frozen(collections.abc.Mapping):
+    """A mapping that is no dict, as FrozenDict and nnx.State of flax."""
+    def __init__(self, pairs): self._pairs = dict(pairs)
+    def __getitem__(self, key): return self._pairs[key]
+    def __iter__(self): return iter(self._pairs)
+    def __len__(self): return len(self._pairs)
+
+
+tree_util.register_pytree_with_keys(
+    Frozen, lambda p: ([(tree_util.DictKey(k), v) for k, v in p.items()], tuple(p)), lambda keys, xs: Frozen(zip(keys, xs)))
+
+
+class Numbered(list):
+    """A sequence whose children have no names."""
+
+
+tree_util.register_pytree_node(Numbered, lambda p: (tuple(p), None), lambda _, xs: Numbered(xs))
 
 
 @tree_util.register_dataclass
@@ -155,6 +174,8 @@ TREES = [
     (collections.OrderedDict(z=1, a=2), {"dict": [["z", "*"], ["a", "*"]], "ordered": True}),
     (collections.defaultdict(int, z=1, a=2), {"dict": [["a", "*"], ["z", "*"]]}),
     (Pair(1, (2,)), {"node": "Pair", "fields": [["a", "*"], ["b", {"tuple": ["*"]}]]}),
+    (Frozen({"z": 1, 0: Frozen({})}), {"dict": [["z", "*"], [0, {"node": "Frozen", "fields": []}]]}),
+    (Numbered([1, 2]), {"node": "Numbered", "fields": [[0, "*"], [1, "*"]]}),
     (State(1, {"w": 2}), {"node": "State", "fields": [["step", "*"], ["params", {"dict": [["w", "*"]]}]]}),
 ]
 

@@ -1046,9 +1046,9 @@ def collect(tree: Any, x: Any, at: str, out: list) -> None:
 
 def _collect_dict(tree: dict, x: Any, at: str, out: list) -> None:
     keys = [_key(k) for k, _ in tree["dict"]]
-    if not isinstance(x, dict):
+    if not isinstance(x, Mapping):
         raise InputError(f"expected a dict with keys {_names(keys)}, got {type(x).__name__}", where=at)
-    if x.keys() != set(keys):
+    if set(x) != set(keys):
         missing, extra = [k for k in keys if k not in x], [k for k in x if k not in keys]
         raise InputError(" and ".join([f"missing key {_names(missing)}"] * bool(missing)
                                       + [f"unexpected key {_names(extra)}"] * bool(extra)), where=at)
@@ -1057,13 +1057,15 @@ def _collect_dict(tree: dict, x: Any, at: str, out: list) -> None:
 
 
 def _collect_fields(tree: dict, x: Any, at: str, out: list) -> None:
-    """Named tuples and the builder's own classes: anything with these attributes, or a dict with these keys."""
+    """Named tuples and the builder's own classes: anything with these attributes, or a dict with these keys.  Children
+    that have numbers for names are also those of a list or tuple."""
     fields, name = [k for k, _ in tree["fields"]], tree.get("namedtuple") or tree["node"]
-    has = x.__contains__ if isinstance(x, dict) else lambda k: hasattr(x, str(k))
-    if not all(map(has, fields)):
+    numbered = isinstance(x, (list, tuple)) and fields == [*range(len(x))]
+    indexed = numbered or isinstance(x, Mapping)
+    if not (numbered or all(map(x.__contains__ if indexed else lambda k: hasattr(x, str(k)), fields))):
         raise InputError(f"expected a {name} with {_names(fields)}, got {type(x).__name__}", where=at)
     for k, t in tree["fields"]:
-        collect(t, x[k] if isinstance(x, dict) else getattr(x, str(k)), f"{at}.{k}", out)
+        collect(t, x[k] if indexed else getattr(x, str(k)), f"{at}.{k}", out)
 
 
 def _names(keys: list) -> str:
