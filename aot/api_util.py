@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aot.arguments import parameter_names
+from aot.arguments import parameter_names, resolve_static
 from aot.extend.core import DebugInfo
 from aot.extend.linear_util import WrappedFun, transformation2, transformation_with_aux2
 from aot.trace import typeof
@@ -71,6 +71,15 @@ def rebase_donate_argnums(donate_argnums: Sequence[int], static_argnums: Sequenc
     if both := set(donate_argnums) & set(static_argnums):
         raise ValueError(f"arguments {sorted(both)} are both donated and static")
     return tuple(sorted(n - sum(s < n for s in static_argnums) for n in donate_argnums))
+
+
+def infer_argnums_and_argnames(sig: Any, argnums: int | Sequence[int] | None, argnames: str | Sequence[str] | None
+                               ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions and names of the same parameters of a signature, from either."""
+    nums = (argnums,) if isinstance(argnums, int) else tuple(argnums or ())
+    names = (argnames,) if isinstance(argnames, str) else tuple(argnames or ())
+    found = resolve_static(sig, nums, names)
+    return tuple(sorted(found[0])), tuple(sorted(found[1]))
 
 
 def debug_info(traced_for: str, fun: Callable, args: Sequence, kwargs: dict, *, static_argnums: Sequence[int] = (),

@@ -32,11 +32,14 @@ def argument_aval(x: Any, describe: Callable[[], str]) -> ShapedArray:
 # ---- static arguments ----------------------------------------------------------------------------------------------
 
 def resolve_static(fun, nums: tuple, names: tuple) -> tuple[frozenset, frozenset]:
-    """Positions and names that mean the same parameters; where only one kind is given, the signature tells the other."""
+    """Positions and names that mean the same parameters; where only one kind is given, the signature tells the other.
+
+    fun: a function, or a signature."""
     if not nums and not names:
         return frozenset(), frozenset()
     try:
-        parameters = list(inspect.signature(fun).parameters.values())
+        signature = fun if isinstance(fun, inspect.Signature) else inspect.signature(fun)
+        parameters = list(signature.parameters.values())
     except (ValueError, TypeError):
         return frozenset(nums), frozenset(names)
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -69,7 +69,8 @@ _PRIVATE: dict[str, dict[str, str]] = {
 
 
 #: modules of jax that libraries import for services that are not here: what is in them raises when it is used
-_ABSENT = frozenset(("jax.experimental.array_serialization", "jax.experimental.array_serialization.serialization",
+_ABSENT = frozenset(("jax.experimental.pallas", "jax.experimental.pallas.tpu", "jax.experimental.pallas.triton",
+                     "jax.experimental.array_serialization", "jax.experimental.array_serialization.serialization",
                      "jax.experimental.colocated_python", "jax.experimental.colocated_python.func",
                      "jax.experimental.colocated_python.serialization", "jax.extend.ifrt_programs", "jax.interpreters.pxla"))
 

@@ -12,6 +12,7 @@ import difflib
 import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 from aot.xla import pytree as _pytree
@@ -114,8 +115,18 @@ def is_tree_node(typ: type) -> bool:
 # ---- map and reduce --------------------------------------------------------------------------------------------------
 
 class _NodeTypes:
-    """The types of interior nodes, as a set that can be asked."""
+    """The types of interior nodes, as a mapping to how they are taken apart and put together."""
+
     def __contains__(self, typ: type) -> bool: return is_tree_node(typ)
+
+    def __getitem__(self, typ: type) -> SimpleNamespace:
+        if typ not in self:
+            raise KeyError(typ)
+
+        def from_iter(metadata: Any, children: Iterable[Any]) -> Any:
+            children = list(children)
+            return from_node((typ, metadata), [tree_structure(0)] * len(children)).unflatten(children)
+        return SimpleNamespace(to_iter=flatten_one_level, from_iter=from_iter)
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:

@@ -32,6 +32,12 @@ NAMES = [
     ("import jax; jax.config.update('jax_enable_x64', True); assert jax.numpy.ones(2).dtype == 'float64'"),
     ("import jax, aot; from jax._src.core import Tracer; assert Tracer is aot.core.Tracer"),
     ("import jax, jax._src.tree_util as t; assert list in t._registry and int not in t._registry"),
+    ("from jax._src.tree_util import _registry as r; import jax, collections; P = collections.namedtuple('P', 'a b'); "
+     "back = lambda x: r[type(x)].from_iter(*r[type(x)].to_iter(x)[::-1]); trees = [[1, [2]], (1,), {'b': 1, 'a': [2]}, P(1, (2,))]; "
+     "assert [back(t) for t in trees] == trees"),
+    ("import inspect; from jax._src.api_util import infer_argnums_and_argnames as f; s = inspect.signature(lambda x, y, *, z: 0); "
+     "assert [f(s, 1, None), f(s, None, ('x', 'z')), f(s, None, None)] == [((1,), ('y',)), ((0,), ('x', 'z')), ((), ())]"),
+    ("from jax.experimental import pallas as pl; import jax.experimental.pallas.tpu; pl.pallas_call"),
     ("import jax; assert jax._src.xla_bridge._backends == {}; jax.numpy.ones(2); assert 'cpu' in jax._src.xla_bridge._backends"),
     ("import importlib, aot.as_jax; importlib.reload(aot.as_jax); import jax; assert jax.numpy.ones(2).shape == (2,)"),
     ("import jax; from jax import Array; from jax.sharding import Mesh; from jax.experimental import mesh_utils; "
