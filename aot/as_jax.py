@@ -14,6 +14,8 @@ import importlib.abc
 import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -133,8 +135,20 @@ class _Absent(_Module):
         return kind
 
 
+class _Distribution(Distribution):
+    """What `importlib.metadata` tells of jax."""
+
+    def read_text(self, filename: str) -> str | None:
+        return f"Metadata-Version: 2.1\nName: jax\nVersion: {JAX_VERSION}\n" if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Any: return Path(aot.__path__[0], path)
+
+
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `jax` and the modules below it."""
+    """Finds `jax` and the modules below it, and its version."""
+
+    def find_distributions(self, context: DistributionFinder.Context = DistributionFinder.Context()) -> list[Distribution]:
+        return [_Distribution()] if context.name == "jax" else []
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if (fullname == "jax" or fullname in _PRIVATE or fullname.startswith("jax.") and _exists(_ours(fullname))

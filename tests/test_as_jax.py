@@ -38,6 +38,7 @@ NAMES = [
     ("import inspect; from jax._src.api_util import infer_argnums_and_argnames as f; s = inspect.signature(lambda x, y, *, z: 0); "
      "assert [f(s, 1, None), f(s, None, ('x', 'z')), f(s, None, None)] == [((1,), ('y',)), ((0,), ('x', 'z')), ((), ())]"),
     ("from jax.experimental import pallas as pl; import jax.experimental.pallas.tpu; pl.pallas_call"),
+    ("from importlib import metadata; assert metadata.version('jax') == '0.10.2' and metadata.version('numpy')"),
     ("import jax; assert jax._src.xla_bridge._backends == {}; jax.numpy.ones(2); assert 'cpu' in jax._src.xla_bridge._backends"),
     ("import importlib, aot.as_jax; importlib.reload(aot.as_jax); import jax; assert jax.numpy.ones(2).shape == (2,)"),
     ("import jax; from jax import Array; from jax.sharding import Mesh; from jax.experimental import mesh_utils; "
