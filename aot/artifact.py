@@ -273,7 +273,8 @@ def _describe_tree(treedef: Any, where: str, custom: Callable[[type, Any], dict]
         return {"namedtuple": cls.__name__, "fields": _fields(cls._fields, children, where, custom), **further}
     keys = _keys(treedef, len(children))
     if keys and all(isinstance(k, tree_util.DictKey) for k in keys):      # a mapping of the user's, which loaders make a dict
-        return {"dict": [[_json_key(k.key, where), _describe_tree(c, where, custom)] for k, c in zip(keys, children)], **further}
+        pairs = [[_json_key(k.key, where), _describe_tree(c, where, custom)] for k, c in zip(keys, children)]
+        return {"dict": pairs, **further}
     names = [getattr(k, "name", i) for i, k in enumerate(keys)]
     return {"node": cls.__name__, "fields": _fields(names, children, where, custom), **further}
 

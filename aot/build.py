@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -307,9 +308,12 @@ def _custom_calls(program: Program, text: str) -> list[str]:
     found = sorted(set(re.findall(r"custom_call @(\w+)", text)))
     if any("python" in name and "callback" in name for name in found):
         from aot import check
-        places = [f"\n  {place}: {kind}" for place, kind in check.callbacks(program.traced.entry.jaxpr)]
-        raise AotError(f"{program.name} calls back into Python, which an artifact cannot contain{''.join(places)}",
-                       hint="remove debug prints and callbacks from the function")
+        places = dict.fromkeys(f"\n  {place}: {kind}" for place, kind in check.callbacks(program.traced.entry.jaxpr))
+        hint = "remove debug prints and callbacks from the function"
+        if "equinox" in sys.modules:
+            hint += ("; checks while the program runs, of equinox and of what is built on it (diffrax, lineax, ...), are "
+                     "callbacks unless EQX_ON_ERROR=nan is in the environment")
+        raise AotError(f"{program.name} calls back into Python, which an artifact cannot contain{''.join(places)}", hint=hint)
     return found
 
 

@@ -142,13 +142,17 @@ class _Visitor(ast.NodeVisitor):
 
 def bodies(jaxpr: Jaxpr, has_rule: bool = False) -> Iterator[tuple[Jaxpr, bool]]:
     """The jaxpr and every one inside of it, and whether a rule of the user's (custom_jvp, ...) says its derivative; jit calls
-    are looked through.  Equations of samplers have no place: what they compute is no concern of the user's."""
+    are looked through, and so are primitives that libraries lower to other operations.  Equations of samplers have no place:
+    what they compute is no concern of the user's."""
     from aot.ad_checkpoint import inline_calls
+    from aot.interpreters import mlir
     jaxpr = inline_calls(jaxpr, is_sampler)
     yield jaxpr, has_rule
     for e in jaxpr.eqns:
         for inner in subjaxprs(e.params):
             yield from bodies(inner.placed(e.source), has_rule or e.primitive.name in ("custom_jvp_call", "custom_vjp_call"))
+        if (inner := mlir.traced(e)) is not None:
+            yield from bodies(inner.placed(e.source), True)
 
 
 def is_sampler(call: Eqn) -> bool:

@@ -10,6 +10,8 @@ import pytest
 import aot
 import aot.numpy as jnp
 from aot import check, lax, nn, random
+from aot.extend.core import Primitive
+from aot.interpreters import mlir
 
 F32 = aot.ShapeDtypeStruct((3,), np.float32)
 KEY = aot.ShapeDtypeStruct((), random.key(0).dtype)
@@ -52,12 +54,17 @@ def pure(x):
     return jnp.stack(parts).sum(0)
 
 
+sine_p = Primitive("sine_of_the_host")
+sine_p.def_abstract_eval(lambda x: x)
+mlir.register_lowering(sine_p, mlir.lower_fun(lambda x: aot.pure_callback(np.sin, F32, x), multiple_results=False))
+
 ROWS = [
     (prints, F32, "side effect", "debug.print"), (writes_global, F32, "global write", "return"),
     (appends, F32, "global write", "return"), (draws, F32, "side effect", "aot.random"),
     (calls_helper, F32, "side effect", "scan"),
     (lambda x: x @ BIG[:3], F32, None, None), (lambda x: (x.sum() * BIG).sum(), F32, "large constant", "argument"),
     (lambda x: aot.pure_callback(np.sin, F32, x), F32, "host callback", "outside"),
+    (lambda x: sine_p.bind(x), F32, "host callback", "outside"),
     (lambda x: jnp.where(x > 0, jnp.log(x), 0), F32, "nan derivative", "safe"),
     (lambda x: lax.select(x > 0, jnp.sqrt(x), x), F32, "nan derivative", "safe"),
     (lambda x: jnp.where(x > 0, jnp.log(jnp.where(x > 0, x, 1)), 0), F32, None, None),

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from aot.trace import Primitive
+from aot import source
+from aot.trace import Eqn, Jaxpr, Primitive
 
 
 class Lowered:
@@ -38,6 +39,17 @@ def register_lowering(prim: Primitive, rule: Any, platform: str | None = None, *
         return e.inline(partial(_results, prim, found.fun, params), ins, xs)
     prim.lower = lower          # type: ignore[method-assign]
     return rule
+
+
+def traced(e: Eqn) -> Jaxpr | None:
+    """The operations that an equation is lowered to, where its primitive has a function for that from `register_lowering`."""
+    from aot.lower.emitter import stage_flat
+    rules = e.primitive.__dict__.get("lowerings", {})
+    found = rules.get(None) or rules.get("cpu")
+    if type(found) is not Lowered:
+        return None
+    with source.replaying(e.source):
+        return stage_flat(partial(_results, e.primitive, found.fun, e.params), [x.aval for x in e.invars])
 
 
 def _results(prim: Primitive, fun: Callable, params: dict, *args: Any) -> list:
