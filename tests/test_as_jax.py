@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -239,3 +240,11 @@ def test_programs_of_the_page(tmp_path):
 def test_the_option_is_in_the_help(capsys):
     assert main(["compile", "--help"]) == 0
     assert "--as-jax" in capsys.readouterr().out
+
+
+def test_the_example(tmp_path):
+    shutil.copytree(ROOT / "examples" / "libraries", tmp_path / "libraries")
+    env = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(["make"], cwd=tmp_path / "libraries", env=env, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    assert int(re.findall(r"right: (\d+)%", done.stdout)[0]) > 90 and (tmp_path / "libraries" / "classifier.onnx").exists()
