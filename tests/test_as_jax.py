@@ -228,13 +228,14 @@ def test_programs_of_the_page(tmp_path):
     text = PAGE.read_text()
     first, module, own = re.findall(r"```python\n([\s\S]*?)```", text)
     assert run(first + "import jax", tmp_path).returncode == 0
+    done = run(own, tmp_path)
+    assert done.stdout == "[3. 3.]\n", done.stderr
+    pytest.importorskip("equinox")
     (tmp_path / "classify.py").write_text(module)
     command = re.search(r"\$ aot (compile --as-jax classify.*)", text)
     assert command is not None
     done = aot_command(tmp_path, *command[1].replace("'", "").split())
     assert not done.returncode and (tmp_path / "classify.aot").exists(), done.stderr
-    done = run(own, tmp_path)
-    assert done.stdout == "[3. 3.]\n", done.stderr
 
 
 def test_the_option_is_in_the_help(capsys):
@@ -243,6 +244,7 @@ def test_the_option_is_in_the_help(capsys):
 
 
 def test_the_example(tmp_path):
+    pytest.importorskip("flax")
     shutil.copytree(ROOT / "examples" / "libraries", tmp_path / "libraries")
     env = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(["make"], cwd=tmp_path / "libraries", env=env, capture_output=True, text=True)

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 import aot
+
+jax = pytest.importorskip("jax")        # before test_corners, which asks for it too
+
 from tests.test_corners import cases, check
 
-jax = pytest.importorskip("jax")
 f32 = np.float32
 X = np.arange(6, dtype=f32).reshape(2, 3) / 7
 
