@@ -1,7 +1,12 @@
 """cond, switch, while, fori, scan, map, associative_scan, nested and under every transform, against real jax."""
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
+import aot
+from aot.compile import cached
 from tests.support import compare, table, total
 
 F = np.float32
@@ -211,3 +216,38 @@ def count_rows(c, _): return c + 1, c
 @pytest.mark.parametrize("row", EDGES)
 def test_edges(row):
     compare(with_numpy(EDGES[row]))
+
+
+def increase(x): return x + 1
+def double(x): return x * 2
+
+
+EAGER = {"cond": lambda lax, f, g, x: lax.cond(True, f, g, x), "cond of one function": lambda lax, f, g, x: lax.cond(True, f, f, x),
+         "switch": lambda lax, f, g, x: lax.switch(2, [f, g, f], x),
+         "while": lambda lax, f, g, x: lax.while_loop(below_nine, f, x), "scan": lambda lax, f, g, x: lax.scan(count_rows, x, None, 3),
+         "platform": lambda lax, f, g, x: lax.platform_dependent(x, cpu=f, default=g)}
+
+
+def below_nine(x): return x < 9
+
+
+@pytest.mark.parametrize("name", EAGER)
+def test_the_second_call_outside_of_jit_compiles_nothing(name, monkeypatch):
+    compiled, real = [], cached.compile_text
+    monkeypatch.setattr(cached, "compile_text", lambda *args, **kwargs: compiled.append(1) or real(*args, **kwargs))
+    first = aot.tree.map(np.asarray, EAGER[name](aot.lax, increase, double, F(2)))
+    count = len(compiled)
+    again = EAGER[name](aot.lax, increase, double, F(2))
+    assert aot.tree.all(aot.tree.map(np.array_equal, first, again)) and len(compiled) == count
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_programs_of_branches_go_with_each_of_the_functions(place):
+    held = np.zeros(3)
+    branches = [increase, double, increase]
+    branches[place] = lambda x, held=held: x - 1
+    aot.lax.switch(1, branches, F(2))
+    alive = weakref.ref(held)
+    del held, branches
+    gc.collect()
+    assert alive() is None

@@ -1,4 +1,4 @@
-"""Calls dispatched in C++ (aot/compile/fastpath.py), which work only in processes without jax: hence one of their own."""
+"""Calls dispatched in C++ (aot/compile/fastpath.py), which work only in processes without jax: hence some of their own."""
 from __future__ import annotations
 
 import subprocess
@@ -175,15 +175,21 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def outcomes():
+#: what a process does first, and the check at its end: without jax, and where `jax` is this package
+PROCESSES = {"aot": ("", "'jax' not in sys.modules"),
+             "aot as jax": ("import aot.as_jax, jax, jax.numpy\n", "sys.modules['jax'].numpy is aot.numpy")}
+
+
+@pytest.fixture(scope="module", params=PROCESSES)
+def outcomes(request):
     """What each case printed: all run in one process, one after the other."""
-    script = PRELUDE + "\nimport traceback\n"
+    first, last = PROCESSES[request.param]
+    script = first + PRELUDE + "\nimport traceback\n"
     for name, body in CASES.items():
         code = textwrap.dedent(body)
         script += (f"\nslow.clear()\ntry:\n    exec(compile({code!r}, {name!r}, 'exec'), dict(globals()))\n"
                    f"    print({name!r} + ': fine')\nexcept BaseException:\n    print({name!r} + ': ' + repr(traceback.format_exc()))\n")
-    done = subprocess.run([sys.executable, "-c", script + "\nassert 'jax' not in sys.modules"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script + f"\nassert {last}"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return dict(line.split(": ", 1) for line in done.stdout.splitlines())
 

@@ -168,13 +168,25 @@ def evaluate(prim, args: Sequence, params: dict) -> list:
 
 
 def _program(key: tuple, programs: dict, prim, avals, params) -> Program:
-    """A new program, kept with the jaxpr that the operation runs where it has one, so that it goes when that goes."""
-    for jaxpr in subjaxprs(params):
-        return jaxpr.memo(("eager", key, config.trace_key()), lambda: _compile(prim, avals, params))
+    """A new program; where the operation runs jaxprs it is kept with them, so that it goes when one of them goes."""
+    if jaxprs := list(subjaxprs(params)):
+        plain = [(k, v) for k, v in params.items() if not any(subjaxprs({k: v}))]
+        programs, key = _programs_of(*jaxprs), (prim, *avals, *plain, config.trace_key())
+        if key not in programs:
+            programs[key] = _compile(prim, avals, params)
+        return programs[key]
     program = programs[key] = _compile(prim, avals, params)
     if len(programs) > _CAPACITY:
         programs.pop(next(iter(programs)))
     return program
+
+
+def _programs_of(jaxpr: Jaxpr, *others: Jaxpr) -> dict:
+    """The programs of operations that run exactly these jaxprs."""
+    tables = jaxpr.memo(("eager", len(others)), weakref.WeakKeyDictionary)
+    for j in others[:-1]:
+        tables = tables.setdefault(j, weakref.WeakKeyDictionary())
+    return tables.setdefault((others or (jaxpr,))[-1], {})
 
 
 def _options_changed() -> tuple[Any, dict, bool]:

@@ -1,7 +1,7 @@
 """Calls dispatched in C++: argument signatures, transfers and execution without Python in between.
 
 jaxlib's call cache has process-wide settings that belong to jax once jax is loaded, so it is used only in processes
-without jax; elsewhere the Python dispatcher does the same work.
+without jax, also where `jax` is this package (aot/as_jax.py); elsewhere the Python dispatcher does the same work.
 """
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _out_tree(n: int) -> Any:
 
 
 def usable() -> bool:
-    return "jax" not in sys.modules
+    return "jax" not in sys.modules or "aot.as_jax" in sys.modules
 
 
 def _placed(x, sharding, layout):

@@ -159,6 +159,8 @@ def spread(values: Sequence, nonzero: Sequence[bool], avals: Sequence) -> list:
 def merge_captured(jaxprs: Sequence[Jaxpr], captured: Sequence[list]) -> tuple[list[Jaxpr], list]:
     """Several jaxprs that each take their own captured tracers -> jaxprs that all take the union of them."""
     union: dict[int, Any] = {id(x): x for xs in captured for x in xs}
+    if not union:
+        return list(jaxprs), []         # the same ones, with the programs that they have
     out = []
     for j, xs in zip(jaxprs, captured):
         mine = dict(zip(map(id, xs), j.invars))
