@@ -154,6 +154,7 @@ def dropout(k, x):
 
 # ---- the table -----------------------------------------------------------------------------------------------------
 
+NOT_FINITE = np.resize(np.array([1, -1, np.inf, 2, -np.inf, -3, np.nan, 0, 3e38], np.float32), (1, 8, 8, 3))
 STATE = {k: np.zeros_like(v) for k, v in MLP.items()}
 FUNCTIONS = [
     ("mlp", mlp, (MLP, X)),
@@ -167,6 +168,8 @@ FUNCTIONS = [
     ("cnn_transposed", lambda x, k: lax.conv_transpose(x, k, (2, 2), "SAME"), (IMAGE, CNN["k1"])),
     ("cnn_depthwise", lambda x, k: conv(x, k, feature_group_count=3), (IMAGE, f32(3, 3, 1, 6))),
     ("average_pool", lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 3, 1), (1, 2, 2, 1), "SAME") / 9, (IMAGE,)),
+    ("sum_pool_not_finite", lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"), (NOT_FINITE,)),
+    ("masks", lambda x: ((x > 0) * x, x * (x < 1).astype(x.dtype) / 2, (x > 0)[:, :1] * x, (x > 0) * (x + 1j)), (NOT_FINITE,)),
     ("max_pool_gradient", aot.grad(lambda x: (max_pool(x, 3) ** 2).sum()), (IMAGE,)),
     ("transformer", transformer, (BLOCK, f32(20, 16), TOKENS)),
     ("transformer_gradient", aot.grad(lambda p, t, x: transformer(p, t, x).mean()), (BLOCK, f32(20, 16), TOKENS)),

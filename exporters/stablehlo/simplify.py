@@ -353,6 +353,17 @@ def _neutral(value: Any) -> Callable:
     return rule
 
 
+def _masked(p: _Pass, op: Op) -> Value | None:
+    """A mask of numbers times x: what the mask leaves out is 0, also where x is infinite or NaN, as in XLA on CPUs,
+    which has no arithmetic of bfloat16."""
+    for k, x in (op.operands, reversed(op.operands)):
+        made = _defined_by(k, "convert")
+        if made and made.operands[0].dtype.kind == "b" and x.dtype.kind in "fc":
+            zero = p.add(_constant(np.broadcast_to(np.zeros((), x.dtype), op.shape), op.location))
+            return p.make("select", [made.operands[0], x, zero], op.result.type, op.location)
+    return None
+
+
 def _never_negative(p: _Pass, op: Op) -> Value | None:
     """Unsigned numbers compared with 0."""
     answers = {"LT": (False, None), "GE": (True, None), "GT": (None, False), "LE": (None, True)}
@@ -391,7 +402,7 @@ _RULES: dict[str, tuple[Callable, ...]] = {
     "convert": (_identity(),), "slice": (_identity(),), "concatenate": (_one_part,), "select": (_choose,),
     "reverse": (_identity(lambda op: all(op.shape[d] == 1 for d in op.attrs["dimensions"])),),
     "pad": (_identity(lambda op: not any((*op.attrs["edge_padding_low"], *op.attrs["edge_padding_high"]))),),
-    "maximum": (_neutral(_lowest),), "minimum": (_neutral(_highest),), "multiply": (_neutral(lambda dtype: 1),),
+    "maximum": (_neutral(_lowest),), "minimum": (_neutral(_highest),), "multiply": (_neutral(lambda dtype: 1), _masked),
     "compare": (_never_negative,),
     "real": (_unchanged_part,), "imag": (_unchanged_part,), "if": (_branch,), "case": (_branch,),
 }

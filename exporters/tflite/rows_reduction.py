@@ -154,14 +154,21 @@ def _pooled(g: Math, op: Op, xs: Arrays, inits: Arrays, window: list[int], strid
     plain = len(xs) == 1 and x.rank == 4 and window[0] == window[3] == 1 and strides[0] == strides[3] == 1 and max(window) > 1
     if not plain or max(dilation) > 1 or 0 in op.results[0].shape or not _is_identity(name, inits[0]):
         return None
-    if name == "add" and g.profile.has("AVERAGE_POOL_2D", x.dtype):
-        return g.mul(_pool(g, "AVERAGE_POOL_2D", x, window, strides, op.shape), g.like(x, window[1] * window[2]))
-    if name not in ("maximum", "minimum") or not g.profile.has("MAX_POOL_2D", x.dtype):
+    if name not in ("add", "maximum", "minimum") or not all(g.profile.has(f"{kind}_POOL_2D", x.dtype) for kind in (
+            ("MAX", "AVERAGE") if name == "add" else ("MAX",))):
         return None
-    found = _pool(g, "MAX_POOL_2D", x if name == "maximum" else g.neg(x), window, strides, op.shape)
-    invalid = _pool(g, "MAX_POOL_2D", g.cast(g.is_nan(x), np.float32), window, strides, op.shape)     # the kernel skips NaN
-    found = found if name == "maximum" else g.neg(found)
-    return g.select(g.less(g.like(x, 0), invalid), g.like(x, np.nan), found)
+
+    def holds(condition: Tensor) -> Tensor:
+        """Whether it is true of an element of each window."""
+        return g.less(g.like(x, 0), _pool(g, "MAX_POOL_2D", g.cast(condition, np.float32), window, strides, op.shape))
+    if name == "add":       # NaN is less than the kernel's lowest result
+        found = g.mul(_pool(g, "AVERAGE_POOL_2D", x, window, strides, op.shape), g.like(x, window[1] * window[2]))
+        invalid = g.logical_and(holds(g.logical_not(g.less(x, g.like(x, np.inf)))),
+                                holds(g.logical_not(g.less(g.like(x, -np.inf), x))))
+    else:                   # the kernel skips NaN
+        found = _pool(g, "MAX_POOL_2D", x if name == "maximum" else g.neg(x), window, strides, op.shape)
+        found, invalid = found if name == "maximum" else g.neg(found), holds(g.is_nan(x))
+    return g.select(invalid, g.like(x, np.nan), found)
 
 
 def _pool(g: Math, operator: str, x: Tensor, window: list[int], strides: list[int], shape: Sequence[int]) -> Tensor:
