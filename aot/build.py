@@ -271,7 +271,7 @@ def _record(program: Program, lowered: Any) -> tuple[artifact.Function, dict[str
             aval, given_up, sharding = next(leaves)
             if a.weights:
                 name = (a.name + path).replace("']['", ".").replace("['", ".").replace("']", "")
-                weights[name] = np.asarray(leaf, aval.dtype)
+                weights[name] = np.asarray(_plain(leaf), aval.physical.dtype)
                 parameters.append(name)
             else:
                 parameters.append(len(inputs))

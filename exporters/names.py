@@ -15,7 +15,7 @@ class Names:
 
     def __call__(self, wanted: str, default: str, type: stablehlo.Type) -> tuple[str, ...]:
         """The name of a value, or of its two parts."""
-        name = re.sub(r"[^\w.]+", ".", wanted.replace("'", "").replace('"', "")).strip(".") or default
+        name = re.sub(r"\W+", ".", wanted.replace("'", "").replace('"', "")).strip(".") or default
         while name in self.used or f"{name}.real" in self.used or re.fullmatch(r"_[a-z]+\d+", name):   # as intermediate values
             name += "_"
         parts = (f"{name}.real", f"{name}.imag") if type.dtype.kind == "c" else (name,)

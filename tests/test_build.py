@@ -50,6 +50,22 @@ def test_weights_of_one_name_and_different_values(saved):
     assert np.array_equal(loaded["affine"](X), X + 1) and np.array_equal(loaded["twice"](X), 2 * X + 1)
 
 
+def test_random_keys_as_weights(saved):
+    w = {"k": aot.random.key(1), "ks": aot.random.split(aot.random.key(2), 3)}
+    draw = lambda p, n: aot.random.randint(p["k"], (3,), 0, n) + aot.random.randint(p["ks"][1], (3,), 0, n)
+    loaded = saved(Program(draw, [spec.parse("i32[]")], weights={"p": w}, name="draw"))
+    assert loaded.weights()["p.ks"].tolist() == aot.random.key_data(w["ks"]).tolist()
+    assert loaded["draw"](np.int32(99)).tolist() == draw(w, 99).tolist()
+
+
+def test_typed_keys_are_passed_as_their_words(saved):
+    loaded = saved(Program(lambda p: aot.random.bits(p["k"]), [{"k": spec.parse("key[]")}], name="bits"))
+    key = aot.random.key(3)
+    with pytest.raises(aot_runtime.InputError, match=r"^p\['k'\]: expected key<fry>\[\].*\nhint: pass the words of the key"):
+        loaded["bits"]({"k": key})
+    assert loaded["bits"]({"k": aot.random.key_data(key)}) == aot.random.bits(key)
+
+
 def test_functions_of_one_name_are_refused(tmp_path):
     with pytest.raises(AotError, match="names must be different"):
         build.save(tmp_path / "m.aot", [Program(affine, [W, F23]), Program(affine, [W, X])])

@@ -1487,7 +1487,11 @@ def _coerce(leaf: Any, entry: dict, aval: _Aval) -> np.ndarray:
     if isinstance(leaf, (list, tuple, dict, str)) or not hasattr(leaf, "__array__"):
         hint = "aot_runtime.key(seed) makes one" if "data" in entry else "pass a numpy array or a value with __array__"
         raise InputError(f"expected {expected}, got {type(leaf).__name__}", where=entry["name"], hint=hint)
-    a = np.asarray(leaf)
+    try:
+        a = np.asarray(leaf)
+    except TypeError as e:      # random keys of a library, for one
+        hint = "pass the words of the key, random.key_data(key)" if "data" in entry else ""
+        raise InputError(f"expected {expected}, got what numpy cannot convert: {e}", where=entry["name"], hint=hint) from None
     if not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
     if a.dtype != aval.dtype or a.shape != aval.shape:
