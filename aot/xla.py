@@ -20,6 +20,18 @@ from aot.config import check_environment
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # jaxlib 0.12 logs device lists at INFO
 
 
+class once:
+    """Decorator: `cache` for what must not be made twice by threads that ask for it at the same time."""
+
+    def __init__(self, make: Callable):
+        self.lock, self.made = threading.RLock(), cache(make)
+        self.cache_info = self.made.cache_info
+
+    def __call__(self, *args: Any) -> Any:
+        with self.lock:
+            return self.made(*args)
+
+
 # ---- keep C++ from importing jax behind our back -----------------------------------------------------------------
 
 _quiet = threading.local()
@@ -53,7 +65,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-@cache
+@once
 def _load() -> None:
     check_environment()
     from jaxlib import _jax as ext
@@ -79,7 +91,7 @@ def _mod(name: str) -> Any:
     return globals().get(name) or __getattr__(name)
 
 
-@cache
+@once
 def _device_list(devices: tuple) -> Any:
     return _mod("xc").DeviceList(devices)
 
@@ -91,7 +103,7 @@ def client(platform: str = "cpu") -> Any:
     return _client(platform)
 
 
-@cache
+@once
 def _client(platform: str) -> Any:
     """Made once.  The number of CPU devices follows `--xla_force_host_platform_device_count` or
     the config value `num_cpu_devices`."""
@@ -155,7 +167,7 @@ def is_default(logical) -> bool:
 def is_default_place(devices: tuple) -> bool: return devices == (default_device(),)
 
 
-@cache
+@once
 def default_sharding(device=None) -> Any:
     """The sharding that puts a whole array on one device (the first one by default)."""
     if device is None or device == default_device():
@@ -187,7 +199,7 @@ def storage(aval) -> Storage:
     return Storage(aval)
 
 
-@cache
+@once
 def default_registry() -> Any:
     """A pytree registry for C++ calls, which see only flat tuples."""
     return _mod("pytree").PyTreeRegistry()
@@ -405,7 +417,7 @@ def version_info() -> dict[str, str]:
 
 # ---- several devices -----------------------------------------------------------------------------------------------------
 
-@cache
+@once
 def _buffer_sharding_class() -> Any:
     xc = _mod("xc")
 
@@ -429,7 +441,7 @@ def _buffer_sharding_class() -> Any:
     return BufferSharding
 
 
-@cache
+@once
 def buffer_sharding(logical, ndim: int) -> Any:
     """The jaxlib sharding of a sharding of ours, for buffers of this rank."""
     global _layouts_used

@@ -345,3 +345,26 @@ def test_the_gate_opens_when_the_last_one_leaves():
     assert gate.ready is None
     gate.open()
     assert gate.ready not in (None, first)
+
+
+def test_the_first_calls_of_a_process_may_come_from_several_threads(tmp_path):
+    """What a process has one of, as its client, is made once."""
+    code = """if True:
+        import sys, threading
+        import aot, aot.numpy as jnp, numpy as np
+        sys.setswitchinterval(1e-6)
+        start, failed = threading.Barrier(8), []
+        def work(i):
+            start.wait()
+            try:
+                x = aot.random.normal(aot.random.key(i), (3,))
+                y = aot.jit(lambda x: {"y": jnp.sin(x) + i})(x)["y"]
+                assert np.allclose(np.asarray(y), np.sin(np.asarray(x)) + i, rtol=1e-6)
+            except Exception as e:
+                failed.append(repr(e))
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        [t.start() for t in threads], [t.join() for t in threads]
+        assert not failed, failed
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert not done.returncode, done.stderr
