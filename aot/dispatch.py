@@ -6,7 +6,7 @@ import inspect
 import weakref
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
-from numpy import ndarray
+from numpy import bool_, float32, float64, int32, int64, ndarray
 
 from aot import xla
 from aot.arguments import Plan, Static, argument_aval, parameter_names, resolve_static
@@ -40,7 +40,8 @@ from aot.tree_util import (
 _flatten = default_registry.flatten
 _all_jitted: weakref.WeakSet = weakref.WeakSet()
 _new_array = Array.__new__
-_LEAVES = frozenset((ndarray, bool, int, float, complex))
+#: what needs no flattening, of the values that calls get most
+_LEAVES = frozenset((ndarray, bool, int, float, complex, bool_, float32, float64, int32, int64))
 
 
 class _Raised(Exception):
@@ -278,12 +279,13 @@ class PjitFunction:
         static = [*[(i, Static(args[i], self, i)) for i in fixed], *[(k, Static(kwargs[k], self, k)) for k in fixed_names]]
         return tuple([args[i] for i in free if i < n]), {k: kwargs[k] for k in names}, (n, tuple(static))
 
-    def _divide(self, args, kwargs) -> tuple[tuple, Sequence]:
+    def _divide(self, args, kwargs) -> tuple[Any, Sequence]:
         """(what tells the static arguments of a call from others, the arguments that are not static)."""
-        mark, fixed, free, fixed_names, names = self._plan(args, kwargs)
-        key, dynamic = [mark], args
-        if names:
-            dynamic = *args, *[kwargs[k] for k in names]
+        mark, fixed, free, fixed_names, names = self.plans.get((len(args), *kwargs)) or self._plan(args, kwargs)
+        dynamic = (*args, *[kwargs[k] for k in names]) if names else args
+        if not fixed and not fixed_names:
+            return mark, dynamic
+        key = [mark]
         if fixed:
             for i in fixed:
                 key += args[i], type(args[i])
@@ -295,7 +297,7 @@ class PjitFunction:
     def _plan(self, args, kwargs) -> Plan:
         """Which of the arguments are static, and which are not."""
         n = len(args)
-        key = (n, *kwargs) if kwargs else n
+        key = n, *kwargs
         found = self.plans.get(key)
         if found is None:
             fixed = sorted({i + n if i < 0 else i for i in self.static_nums}.intersection(range(n)))

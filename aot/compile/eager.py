@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Sequence
+from itertools import compress
+from typing import Any, Iterable, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -17,17 +18,22 @@ from aot.trace.refs import Ref, holders
 from aot.transforms.discharge import run_eagerly, without_refs
 
 #: buffers that loaded programs hold as constants, by id
-_constants: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+_constants: dict[int, weakref.ref] = {}
+
+
+def _hold(buffer: Any) -> None:
+    i = id(buffer)
+    _constants[i] = weakref.ref(buffer, lambda _, constants=_constants: constants.pop(i, None))     # at exit, globals are None
 
 
 def protect(buffers: Sequence, donated: Sequence[bool]) -> list:
     """Buffers for a call that donates some of them: a copy where a program holds the buffer as a constant.  References that
     hold one get a copy."""
-    leave([b for b, d in zip(buffers, donated) if d])
+    leave(compress(buffers, donated))
     return _without_constants(buffers, donated)
 
 
-def leave(buffers: Sequence) -> None:
+def leave(buffers: Iterable) -> None:
     """Before these are donated or deleted: what references have in them moves to copies."""
     for ref in holders(buffers):
         if not ref.value.is_deleted():
@@ -35,7 +41,10 @@ def leave(buffers: Sequence) -> None:
 
 
 def _without_constants(buffers: Sequence, donated: Sequence[bool]) -> list:
-    return [_copy(b) if d and id(b) in _constants and not b.is_deleted() else b for b, d in zip(buffers, donated)]
+    held = _constants
+    if not held:
+        return list(buffers)
+    return [_copy(b) if d and id(b) in held and not b.is_deleted() else b for b, d in zip(buffers, donated)]
 
 
 def _copy(buffer: Any) -> Any: return xla.put(xla.to_numpy(buffer), buffer.aval, buffer._sharding)
@@ -61,7 +70,8 @@ class Program:
         self.storage = [xla.storage(a) for a in out_avals]
         self.handlers = [xla.result_handler(s, sharding) for s in self.storage]
         self.weights = [to_buffer(w, typeof(w), xla.default_device()) for w in weights]
-        _constants.update((id(w), w) for w in self.weights)
+        for w in self.weights:
+            _hold(w)
 
     def placed(self, leaves: Sequence, avals: Sequence[ShapedArray]) -> list:
         """The buffers of arguments."""
