@@ -79,6 +79,27 @@ def test_primitives_of_ones_own(name):
     compare_on_arrays(lambda m: OWN[name](m, multiply_add(m, m.numpy)), X, X + 1, 2 * X)
 
 
+@pytest.mark.parametrize("name", ["jvp", "grad", "jit of grad", "vmap of grad"])
+def test_rules_give_tangents_of_float0_for_integers(name):
+    def call(m):
+        ad, batching, mlir = (part(m, f"interpreters.{n}") for n in ("ad", "batching", "mlir"))
+        p = part(m, "extend.core").Primitive("sine_and_sign")
+        p.multiple_results = True
+        both = lambda x: [m.numpy.sin(x), x > .5]
+        p.def_impl(both)
+        p.def_abstract_eval(lambda x: [m.core.ShapedArray(x.shape, x.dtype), m.core.ShapedArray(x.shape, np.dtype(bool))])
+        mlir.register_lowering(p, mlir.lower_fun(both))
+        ad.primitive_jvps[p] = lambda xs, ts: (p.bind(*xs), [m.numpy.cos(xs[0]) * ts[0], np.zeros(xs[0].shape, m.dtypes.float0)])
+        batching.primitive_batchers[p] = lambda xs, dims: (p.bind(*xs), [dims[0], dims[0]])
+
+        def f(x):
+            y, large = p.bind(x)
+            return m.numpy.where(large, y, -y).sum()
+        return {"jvp": lambda x: m.jvp(f, (x,), (x,)), "grad": m.grad(f), "jit of grad": m.jit(m.grad(f)),
+                "vmap of grad": m.vmap(m.grad(f))}[name]
+    compare_on_arrays(call, X)
+
+
 MISSING = [("lower", lambda f: aot.jit(f), "compiled programs"), ("jvp", lambda f: aot.grad(f), "differentiation"),
            ("transpose", lambda f: aot.grad(f), "transposition"),
            ("vmap", lambda f: lambda *xs: aot.vmap(f)(*[x[None] for x in xs]), "vmap")]

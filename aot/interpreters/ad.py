@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from aot import dtypes
 from aot.interpreters.rules import Rules, listed, unlisted
 from aot.trace import Linear as UndefinedPrimal
 from aot.trace import Primitive, Zero
@@ -16,7 +17,8 @@ def _jvp_method(prim: Primitive, rule: Callable) -> Callable:
     def jvp(primals: Any, tangents: Any, **params: Any) -> tuple[list, list]:
         outs, dots = rule(list(primals), list(tangents), **params)
         outs = listed(prim, outs)
-        return outs, [Zero.like(o) if t is None else t for o, t in zip(outs, listed(prim, dots), strict=True)]
+        return outs, [Zero.like(o) if t is None or getattr(t, "dtype", None) == dtypes.float0 else t
+                      for o, t in zip(outs, listed(prim, dots), strict=True)]
     return jvp
 
 
