@@ -222,6 +222,26 @@ def test_libraries_compute_what_they_compute_on_jax(library, tmp_path):
         np.testing.assert_allclose(p, q, rtol=2e-4, atol=2e-5)
 
 
+SOLVES = """
+import jax.numpy as jnp, lineax as lx, optimistix as optx
+def linear(x): return lx.linear_solve(lx.MatrixLinearOperator(x), x[0]).value
+def root(x): return optx.root_find(lambda y, a: y ** 3 + y - 2, optx.Newton(1e-6, 1e-6), x).value
+"""
+
+
+@pytest.mark.parametrize("function", ["linear", "root"])
+def test_checks_of_solvers_are_left_out_of_artifacts_where_asked_for(function, tmp_path, monkeypatch):
+    pytest.importorskip("optimistix")
+    (tmp_path / "solves.py").write_text(SOLVES)
+    commands = [(c, "--as-jax", f"solves.py:{function}", "-a", "f32[3,3]") for c in ("compile", "check")]
+    refused, found = (aot_command(tmp_path, *c) for c in commands)
+    assert refused.returncode == 1 and re.search(r"\.py:\d+ .*: pure\nhint: .*EQX_ON_ERROR=nan", refused.stderr), refused.stderr
+    assert found.returncode == 3 and "host callback" in found.stdout, found.stdout
+    monkeypatch.setenv("EQX_ON_ERROR", "nan")
+    done = aot_command(tmp_path, *commands[0])
+    assert not done.returncode, done.stderr
+
+
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 def test_programs_of_the_page(tmp_path):
