@@ -9,6 +9,7 @@ import numpy as np
 
 import aot.numpy as jnp
 from aot import dtypes, lax
+from aot.numpy._util import fused
 from aot.trace import typeof
 from aot.tree_util import Partial, tree_flatten, tree_unflatten
 
@@ -43,14 +44,16 @@ class _Unravel:
 
     def __call__(self, vector: Any) -> Any:
         treedef, shapes, kinds, dtype = self.key
-        a, sizes = typeof(vector), [prod(s) for s in shapes]
+        a, size = typeof(vector), sum(map(prod, shapes))
         if a.dtype != dtype:
             raise TypeError(f"unravel takes a vector of dtype {dtype}, got {a.dtype}")
-        if a.shape != (sum(sizes),):
-            raise ValueError(f"unravel takes a vector of shape {(sum(sizes),)}, got {a.shape}")
-        pieces, at = [], 0
-        for shape, kind, size in zip(shapes, kinds, sizes):
-            piece = lax.reshape(lax.slice_in_dim(vector, at, at + size), shape)
-            pieces.append(lax.convert_element_type(piece, kind))
-            at += size
-        return tree_unflatten(treedef, pieces)
+        if a.shape != (size,):
+            raise ValueError(f"unravel takes a vector of shape {(size,)}, got {a.shape}")
+        return tree_unflatten(treedef, _pieces(vector, shapes=shapes, kinds=kinds))
+
+
+@fused("shapes", "kinds")
+def _pieces(vector: Any, *, shapes: tuple, kinds: tuple) -> list:
+    """The arrays of these shapes and dtypes that a vector consists of."""
+    parts = lax.split(vector, list(map(prod, shapes)))
+    return [lax.convert_element_type(lax.reshape(x, s), k) for x, s, k in zip(parts, shapes, kinds)]

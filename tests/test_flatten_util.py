@@ -4,6 +4,7 @@ import pytest
 
 import aot
 from aot import flatten_util
+from aot.compile import cached
 
 jax = pytest.importorskip("jax")
 theirs = pytest.importorskip("jax.flatten_util")
@@ -44,3 +45,19 @@ def test_wrong_vectors():
         unravel(flat.astype(np.int32))
     with pytest.raises(ValueError, match="shape"):
         unravel(flat[:-1])
+
+
+#: many pieces of an array are one program, whatever their number
+PIECES = {"unravel": lambda x: flatten_util.ravel_pytree({"a": x, "b": [x[:2], x[2:, None].astype("int32")]})[1],
+          "split": lambda x: lambda v: aot.numpy.split(v, 7),
+          "array_split": lambda x: lambda v: aot.numpy.array_split(v, 5), "split at": lambda x: lambda v: aot.numpy.split(v, [1, 2, 9])}
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_pieces_are_one_program(name, monkeypatch):
+    f, v = PIECES[name](aot.numpy.arange(7.)), aot.numpy.arange(14.)
+    compiled, real = [], cached.compile_text
+    monkeypatch.setattr(cached, "compile_text", lambda *args, **kwargs: compiled.append(1) or real(*args, **kwargs))
+    got = aot.tree.leaves(f(v))
+    assert len(compiled) == 1 and np.array_equal(np.concatenate([np.ravel(x) for x in got]), v)
+    assert "jit" not in str(aot.make_jaxpr(f)(v))

@@ -375,12 +375,16 @@ def _split(name: str, a: Any, where_: Any, axis: Any) -> list[Any]:
         sizes = tuple(hi - lo for lo, hi in zip(cuts[:-1], cuts[1:]))
         if any(n < 0 for n in sizes):
             raise ValueError(f"{name}: positions must be in ascending order and at most {total}, got {cuts[1:-1]}")
-        return list(lax.split(a, sizes, axis=axis))
+        return _pieces(a, sizes=sizes, axis=axis)
     sections = int(concrete(where_, f"in jax.numpy.{name} argument 1"))
     part, rest = divmod(total, sections)
     if rest and name != "array_split":
         raise ValueError(f"array split does not result in an equal division: rest is {rest}")
-    return list(lax.split(a, (part + 1,) * rest + (part,) * (sections - rest), axis=axis))
+    return _pieces(a, sizes=(part + 1,) * rest + (part,) * (sections - rest), axis=axis)
+
+
+@fused("sizes", "axis")
+def _pieces(a: Any, *, sizes: tuple[int, ...], axis: int) -> list[Any]: return list(lax.split(a, sizes, axis=axis))
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
