@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import warnings
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Callable, Iterator, Sequence
@@ -118,7 +119,14 @@ def _client(platform: str) -> Any:
         kwargs = {"num_devices": int(flag)}
     if distributed := sys.modules.get("aot.distributed"):
         kwargs |= distributed.client_options()
+    os.register_at_fork(before=_warn_of_fork)
     return _mod("xc").make_cpu_client(asynchronous=True, **kwargs)
+
+
+def _warn_of_fork() -> None:
+    warnings.warn("a process that has run programs is forked: the child has none of XLA's threads, and waits forever where it "
+                  "runs one. hint: fork before the first array, or start processes with multiprocessing's 'spawn'",
+                  RuntimeWarning, stacklevel=2)
 
 
 def devices() -> list:

@@ -1,5 +1,7 @@
 """closure_convert, fwd_and_bwd, custom_batching, compile-time evaluation, leaks, environment."""
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -201,3 +203,9 @@ def test_platforms_that_cannot_be_lowered_for():
         traced.lower(platform="cuda")
     with pytest.raises(NotImplementedError, match="no branch for platform 'tpu' and no default; it has cpu, cuda"):
         aot.jit(lambda x: aot.lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos)).trace(1.0).lower(lowering_platforms=("tpu",))
+
+
+def test_a_fork_of_a_process_that_has_run_programs_is_warned_of():
+    script = "import os, aot, aot.numpy as jnp\n" + "os.fork() or os._exit(0)\nos.wait()\n" + "jnp.ones(2)\n" + "os.fork() or os._exit(0)\n"
+    done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr.count("RuntimeWarning: a process that has run programs is forked") == 1
