@@ -90,11 +90,11 @@ def test_checks_of_derivatives():
     from aot.test_util import check_grads, check_jvp, check_vjp
     f = lambda x, y: {"a": jnp.sin(x) * y["b"], "c": jnp.sum(x ** 2)}
     args = (R.randn(3).astype(F), {"b": F(1.5)})
-    check_grads(f, args, 1, eps=1e-2, modes=("fwd", "rev", "lin"))
+    check_grads(f, args, 1, eps=1e-2, modes=("fwd", "rev", "lin"), rtol=2e-3 / 3, atol=2e-3 / 3)     # for each of 3 elements
     check_grads(lambda x: jnp.sin(x * 1.5), (.3,), 2, eps=1e-2, rtol=1e-2, atol=1e-2)
     check_grads(lambda z: z * z, (np.complex64(1 + 2j),), 1, eps=1e-2)
     with aot.enable_x64(True):
-        check_grads(lambda x: jnp.exp(jnp.tanh(x)), (np.array([.1, .7]),), 3)
+        check_grads(lambda x: jnp.exp(jnp.tanh(x)), (np.array([.1, .7]),), 3, rtol=1e-5 / 2, atol=1e-5 / 2)
     for check, rule in ((check_jvp, lambda p, t: aot.jvp(wrong, p, t)), (check_vjp, lambda *a: aot.vjp(wrong, *a))):
         with pytest.raises(AssertionError):
             check(wrong, rule, (F(.3),), eps=1e-2)

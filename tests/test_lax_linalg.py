@@ -50,7 +50,9 @@ def test_composed(name):
     if name != "cholesky_update":       # jax has no rule
         compare(lambda m, lax: m.vmap(f(lax)), *[np.stack([a, a[::-1]]) for a in args])
     if "pivots" not in name:
-        check_grads(f(aot.lax), args, 2, rtol=3e-2, atol=3e-2)
+        check_grads(f(aot.lax), args, 2, rtol=3e-2, atol=3e-2)      # times the size of an array; projections are numbers
+        size = max(np.size(x) for x in aot.tree_util.tree_leaves(f(aot.lax)(*args)))
+        check_grads(f(aot.lax), args, 2, ["fwd"], rtol=3e-2 / size, atol=3e-2 / size)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
