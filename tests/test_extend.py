@@ -402,6 +402,25 @@ def test_mistakes(call, kind, text):
         call(part(aot, "example_libraries.optimizers"))
 
 
+WHERE = {"nowhere": lambda m, f: f, "jit": lambda m, f: m.jit(f), "vmap": lambda m, f: m.vmap(f), "grad": lambda m, f: m.grad(f),
+         "vmap of jit": lambda m, f: m.vmap(m.jit(f)), "jit of vmap": lambda m, f: m.jit(m.vmap(f)),
+         "grad of vmap": lambda m, f: m.grad(lambda x: m.vmap(f)(x).sum())}
+
+
+@pytest.mark.parametrize("name", WHERE)
+def test_what_is_running(name):
+    def run(m):
+        core, seen = part(m, "extend.core"), []
+
+        def f(x):
+            seen.append([bool(getattr(core, f"unsafe_am_i_under_a_{what}_DO_NOT_USE")()) for what in ("jit", "vmap")])
+            return x * 2
+        WHERE[name](m, f)(m.numpy.ones(3) if "vmap" in name else m.numpy.asarray(1.))
+        return seen
+    jax = pytest.importorskip("jax")
+    assert run(aot) == run(jax)
+
+
 # ---- jaxprs checked and rebuilt ------------------------------------------------------------------------------------------
 
 def test_jaxprs_are_checked():

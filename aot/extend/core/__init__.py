@@ -20,6 +20,7 @@ from aot.trace import (
     Jaxpr,
     Literal,
     ShapedArray,
+    StageTrace,
     Trace,
     Tracer,
     Var,
@@ -32,6 +33,7 @@ from aot.trace import (
 )
 from aot.trace import Eqn as JaxprEqn
 from aot.trace import subjaxprs as _subjaxprs
+from aot.transforms.vmap import BatchTrace
 
 
 def __getattr__(name: str) -> Any:
@@ -83,8 +85,14 @@ def trace_state_clean() -> bool:
     return state.trace is base_trace and not state.axes
 
 
-unsafe_am_i_under_a_jit_DO_NOT_USE = lambda: _any_trace("StageTrace")
-unsafe_am_i_under_a_vmap_DO_NOT_USE = lambda: _any_trace("VmapTrace")
+def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:
+    """Whether a function is being traced to a jaxpr."""
+    return _is_running(StageTrace)
+
+
+def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:
+    """Whether a function is being vmapped."""
+    return _is_running(BatchTrace)
 
 
 def nonempty_axis_env_DO_NOT_USE() -> bool:
@@ -97,13 +105,11 @@ def unsafe_get_axis_names_DO_NOT_USE() -> list:
     return list(state.axes)
 
 
-def _any_trace(name: str) -> bool:
+def _is_running(kind: type[Trace]) -> bool:
     trace = state.trace
-    while trace is not None:
-        if type(trace).__name__ == name:
-            return True
+    while trace is not None and type(trace) is not kind:
         trace = trace.parent
-    return False
+    return trace is not None
 
 
 class TraceTag:
