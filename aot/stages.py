@@ -82,10 +82,12 @@ class Traced:
 
     @property
     def _platform(self) -> str:
-        """That of the devices of the shardings, where these are not here."""
-        named = [s for group in self.shardings or () for s in group or () if s is not None]
-        absent = next((d for s in named for d in s.device_tuple[:1] if xla.is_absent(d)), None)
-        return absent.platform if absent is not None else "cpu"
+        """That of the program's devices, where these are not here."""
+        if self.shardings is None:
+            return "cpu"
+        from aot.compile.spmd import common_mesh
+        first = common_mesh(self.entry.jaxpr, [s for group in self.shardings for s in group or ()]).device_tuple[0]
+        return first.platform if xla.is_absent(first) else "cpu"
 
     def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
         """The StableHLO module.  lowering_platforms: ("cpu",), ("cuda",), ("rocm",) or ("tpu",), which chooses the branches of

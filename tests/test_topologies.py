@@ -46,6 +46,8 @@ ROWS = {
                   "in_shardings=(y, x), donate_argnums=0).cost_analysis()['flops'] > 1e4", True),
     "platform": ("aot.jit(lambda a: lax.platform_dependent(a, cpu=jnp.sin, tpu=jnp.cos), in_shardings=one).lower(A).as_text()"
                  ".count('stablehlo.cosine')", 1),
+    "platform of a mesh inside": ("aot.jit(aot.shard_map(lambda a: lax.platform_dependent(a, cpu=jnp.sin, tpu=jnp.cos), mesh=mesh, "
+                                  "in_specs=P('x'), out_specs=P('x'))).lower(A).as_text().count('stablehlo.cosine')", 1),
     "linear algebra": ("compiled(jnp.linalg.cholesky, S((8, 8), jnp.float32), in_shardings=one).as_text().startswith('HloModule')", True),
     "keys": ("compiled(lambda k: aot.random.normal(k, (4,)), S((), aot.random.key(0).dtype), in_shardings=one).out_info.shape", [4]),
     "code": ("len(compiled(jnp.sin, A, in_shardings=one).runtime_executable().serialize()) > 1000", True),
