@@ -8,7 +8,7 @@ import pytest
 import aot
 import aot.numpy as jnp
 from aot import lax
-from aot.exporters import onnx, reference, verify
+from aot.exporters import onnx, reference, stablehlo, verify
 from aot.exporters.source import Source
 from aot.exporters.xla_run import function
 
@@ -101,3 +101,29 @@ def test_digits_that_a_narrow_float_has_cut_off(tmp_path):
     half = lambda x: ((x.astype(ml_dtypes.bfloat16) * 3 + 1) * x.astype(ml_dtypes.bfloat16)).astype(F)
     assert report(tmp_path, half)["ok"]
     assert not report(tmp_path, lambda x: half(x) * 1.2, source=half)["ok"]
+
+
+NAN, WINDOW = np.nan, (1, 2)
+WINDOWS = {"maxima": (lambda x: lax.reduce_window(x, -jnp.inf, lax.max, WINDOW, WINDOW, "VALID"), True),
+           "minima": (lambda x: lax.reduce_window(x, jnp.inf, lax.min, WINDOW, WINDOW, "VALID"), True),
+           "sums": (lambda x: lax.reduce_window(x, 0., lax.add, WINDOW, WINDOW, "VALID"), False),
+           "none": (lambda x: x.max(1), False),
+           "in a loop": (lambda x: lax.fori_loop(0, 2, lambda i, v: lax.reduce_window(v, -jnp.inf, lax.max, WINDOW, (1, 1), "SAME"), x),
+                         True)}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_programs_in_which_xla_loses_nan(name):
+    f, loses = WINDOWS[name]
+    program = stablehlo.read(text(f, np.zeros((2, 4), F)))
+    assert any(map(verify.loses_nan, program.body.walk())) == loses
+
+
+@pytest.mark.parametrize("case, want, got, losing, outcome", [
+    ("not a number", [1, 2], [NAN, 2], True, "right"), ("not a number", [1, 2], [NAN, 2], False, "differs"),
+    ("not a number", [1, 2], [NAN, 3], True, "differs"), ("not a number", [NAN, 2], [1, 2], True, "differs"),
+    ("infinite", [1, 2], [NAN, 2], True, "differs"), ("random 0", [1, 2], [NAN, 2], True, "differs"),
+    ("not a number", [NAN, 2], [NAN, 2], False, "right")])
+def test_files_that_keep_nan(case, want, got, losing, outcome):
+    case = verify.Case(case, [], [np.array(want, F)], [np.array(got, F)])
+    assert verify.judged(case, ["result"], lambda dtype: 1e-5, losing)["outcome"] == outcome

@@ -103,4 +103,3 @@ def build(text: str, target: Target, flags: dict[str, Any]) -> Built:
              "cpu_features": cpu_features_of(blob, target) if client.platform == "cpu" else [],
              "plugin": file_sha256(target.plugin), "plugin_api": api_version(target.plugin)}
     return Built(blob, None, info)
-
