@@ -118,7 +118,8 @@ class _Absent(_Module):
             return importlib.import_module(f"{self.__name__}.{name}")
 
         def refuse(*_: Any, **__: Any) -> Any:
-            raise NotImplementedError(f"{self.__name__}.{name} is not supported by aot {aot.__version__}")
+            raise NotImplementedError(f"{self.__name__}.{name} is not supported by aot {aot.__version__}. hint: leave out what "
+                                      "calls it, or run that part on jax; docs/libraries.md says what is not there")
         kind = type(name, (), {"__new__": refuse})
         setattr(self, name, kind)
         return kind

@@ -65,6 +65,8 @@ MISTAKES = [
     ("import aot.as_jax, jax._src.core as c; c.nothing", "private in jax, and aot has nothing in its place.*hint: use the public API"),
     ("import aot.as_jax; import jax._src.nothing", "ModuleNotFoundError: No module named 'jax._src.nothing'"),
     ("import aot.as_jax; from jax.interpreters import pxla; pxla.Thing(1)", "NotImplementedError: .*interpreters.pxla.Thing is not supp"),
+    ("import aot.as_jax; from jax.experimental import pallas as pl; pl.pallas_call(len)",
+     "NotImplementedError: .*pallas.pallas_call is not supported by aot.*hint: leave out"),
     ("import types, sys; sys.modules['jax'] = types.ModuleType('jax'); import aot.as_jax",
      "AotError: jax is imported already.*\n.*hint: `import aot.as_jax` before"),
 ]
