@@ -19,6 +19,13 @@ from aot.tree_util import broadcast_prefix, register_pytree_node, tree_flatten, 
 def _name(fun: Callable) -> str: return getattr(fun, "__name__", str(fun))
 
 
+def _are_all(fun: Callable, args: tuple) -> bool:
+    """Whether these are all arguments of a plain function, so that its signature need not be asked."""
+    code = getattr(fun, "__code__", None)
+    return (code is not None and len(args) == code.co_argcount and not code.co_kwonlyargcount
+            and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) and not hasattr(fun, "__wrapped__"))
+
+
 class _Call:
     """One call of a decorated function: the types of what is differentiated, and what is passed on as it is.
 
@@ -32,12 +39,13 @@ class _Call:
 
     def _take(self, kind: str, decorated: Any, args: tuple, kwargs: dict) -> list:
         self.fun, self.name = decorated.fun, _name(decorated.fun)
-        try:        # keyword arguments become positions: rules take nothing else
-            bound = inspect.signature(self.fun).bind(*args, **kwargs)
-            bound.apply_defaults()
-            args, kwargs = bound.args, bound.kwargs
-        except (TypeError, ValueError):
-            pass
+        if kwargs or not _are_all(self.fun, args):
+            try:        # keyword arguments become positions: rules take nothing else
+                bound = inspect.signature(self.fun).bind(*args, **kwargs)
+                bound.apply_defaults()
+                args, kwargs = bound.args, bound.kwargs
+            except (TypeError, ValueError):
+                pass
         if kwargs:
             raise TypeError(f"{kind} function {self.name} takes keyword-only arguments; hint: make them positional")
         nums = decorated.nondiff_argnums

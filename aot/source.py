@@ -116,15 +116,17 @@ def scope_of(source: Source) -> str:
     return source[2] if source and len(source) == 3 else ""
 
 
-@contextlib.contextmanager
-def scope(name: str | None) -> Iterator[None]:
+class scope:
     """Operations recorded inside the block belong to a scope of that name, within that around the block; None: to no scope."""
-    before = _local.scope
-    _local.scope = "" if name is None else f"{before}/{name}" if before else name
-    try:
-        yield
-    finally:
-        _local.scope = before
+    __slots__ = ("name", "before")
+
+    def __init__(self, name: str | None): self.name = name
+
+    def __enter__(self) -> None:
+        before = self.before = _local.scope
+        _local.scope = "" if self.name is None else f"{before}/{self.name}" if before else self.name
+
+    def __exit__(self, *_: Any) -> None: _local.scope = self.before
 
 
 def shared_body(fun: Callable, args: Any, kwargs: Any) -> Any:

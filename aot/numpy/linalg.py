@@ -206,7 +206,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     rtol = rcond if rtol is None else rtol
     if rtol is None:
         rtol = 10.0 * max(a.shape[-2:]) * float(dtypes.finfo(a.dtype).eps)
-    return _pinv(a, lax.convert_element_type(rtol, real_of(a.dtype)), hermitian)
+    return _pinv(a, cast(rtol, real_of(a.dtype)), hermitian)
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(2,))

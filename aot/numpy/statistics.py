@@ -24,6 +24,7 @@ from aot.numpy._util import (
     named,
     promote,
     promote_args,
+    typeof,
     user_dtype,
 )
 from aot.numpy._util import where as _where
@@ -61,8 +62,8 @@ def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = F
 
 def percent(name: str, q: Any) -> Any:
     """A percentage as a fraction."""
-    (q,) = promote(arrays(name, q), to=inexact)
-    return q / 100
+    (q,) = promote_args(name, q, to=inexact)
+    return lax.div(q, cast(100, typeof(q).dtype, typeof(q).weak_type))
 
 
 def quantile_of(name: str, a: Any, q: Any, axis: Any, out: Any, overwrite_input: bool, method: str, keepdims: bool,
