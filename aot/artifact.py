@@ -28,7 +28,8 @@ from aot_runtime import SAFETENSORS, host_info
 
 SCHEMA = 1
 ALIGN = 64
-CHUNK = 1 << 24     # bytes of a large member that have a hash of their own
+CHUNK = 1 << 22     # bytes of a large member that have a hash of their own
+LARGE = 1 << 25     # bytes of a member from which on it is large
 
 
 @dataclass
@@ -184,7 +185,7 @@ def add_member(z: zipfile.ZipFile, name: str, parts: list) -> dict:
             chunks.update(part)
             member.write(part)
     entry = {"size": size, "sha256": digest.hexdigest()}
-    return {**entry, "chunks": {"size": CHUNK, "sha256": chunks.finish()}} if size > 2 * CHUNK else entry
+    return {**entry, "chunks": {"size": CHUNK, "sha256": chunks.finish()}} if size > LARGE else entry
 
 
 class _Chunks:

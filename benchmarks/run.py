@@ -30,6 +30,7 @@ ROWS = [
     ("loaded", "call", "call of a loaded tiny MLP, numpy to numpy", "us", 1.0),
     ("startup", "first_result", "process start to first result of a saved MLP", "ms", 0.35),
     ("startup", "peak_memory", "peak memory of the same", "MiB", 0.7),
+    ("weights", "load", "load of 1 GB of weights / map the file and touch it", "ms", 1.2),
     ("c_loader", "first_result", "the same start by the C loader / jax", "ms", 0.12),
     ("c_loader", "peak_memory", "peak memory of the same", "MiB", 0.75),
     ("c_loader", "call", "call of a tiny MLP, C loader / Python loader", "us", 0.4),

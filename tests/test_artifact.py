@@ -232,18 +232,46 @@ def test_manifests_are_as_the_schema_says(path):
     jsonschema.validate(aot_runtime.load(path).manifest, json_schema())
 
 
-def test_large_members_are_checked_in_chunks(tmp_path, hlo, monkeypatch):
+@pytest.fixture
+def chunked(tmp_path, hlo, monkeypatch):
+    """An artifact whose weights are large, for a writer to whom 4 KiB are much."""
     monkeypatch.setattr(artifact, "CHUNK", 1 << 12)
+    monkeypatch.setattr(artifact, "LARGE", 1 << 12)
     w = np.arange(5000, dtype=np.float32)
     text = """module @m { func.func public @main(%w: tensor<5000xf32>) -> tensor<5000xf32> { return %w : tensor<5000xf32> } }"""
-    path = hlo.store(tmp_path / "w.aot", text, {}, w, parameters=["w"], weights={"w": w}, executable=False)
-    entry, raw = manifest_of(path)["members"]["weights"], path.read_bytes()
-    data = bytes(aot_runtime.load(path).member("weights"))
+    return hlo.store(tmp_path / "w.aot", text, {}, w, parameters=["w"], weights={"w": w}, executable=False)
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 1000], ids=["one read a chunk", "several reads a chunk"])
+def test_large_members_are_checked_in_chunks(chunked, piece, monkeypatch):
+    monkeypatch.setattr(aot_runtime, "_PIECE", piece)
+    entry, raw = manifest_of(chunked)["members"]["weights"], chunked.read_bytes()
+    data = bytes(aot_runtime.load(chunked).member("weights"))
     assert entry["sha256"] == hashlib.sha256(data).hexdigest()
     assert entry["chunks"] == {"size": 4096, "sha256": [hashlib.sha256(data[i:i + 4096]).hexdigest() for i in range(0, len(data), 4096)]}
     start = raw.index(data)
     for at in (0, 4095, 4096, len(data) - 1):
         damaged = bytearray(raw)
         damaged[start + at] ^= 1
-        with pytest.raises(aot_runtime.ArtifactError, match="weights does not match its sha256"):
-            aot_runtime.load(bytes(damaged)).member("weights")
+        chunked.write_bytes(damaged)
+        for source in (chunked, bytes(damaged), open(chunked, "rb")):
+            with pytest.raises(aot_runtime.ArtifactError, match="weights does not match its sha256"):
+                aot_runtime.load(source).member("weights")
+
+
+def test_a_large_member_of_a_file_that_shrinks_is_damaged(chunked):
+    opened = aot_runtime.load(chunked)
+    os.truncate(chunked, chunked.stat().st_size // 2)
+    with pytest.raises(aot_runtime.ArtifactError, match="weights does not match its sha256"):
+        opened.member("weights")
+
+
+def test_an_artifact_in_a_part_of_a_mapped_file(chunked, tmp_path):
+    """Its members do not begin where they would in a file of its own."""
+    outer = tmp_path / "outer.aot"
+    with zipfile.ZipFile(chunked) as z, zipfile.ZipFile(outer, "w") as out:
+        for name in z.namelist():
+            artifact.add_member(out, name, [z.read(name)])
+        artifact.add_member(out, "inner", [chunked.read_bytes()])
+    inside = aot_runtime.load(outer)._members["inner"].data
+    assert bytes(aot_runtime.load(inside).member("weights")) == bytes(aot_runtime.load(chunked).member("weights"))

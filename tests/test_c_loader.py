@@ -4,6 +4,7 @@ Needs a C compiler; the plugin comes from PyPI, and not getting it is a failure.
 """
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -224,7 +225,7 @@ def rewritten(source, target, edit):
         manifest = json.loads(old.read("manifest.json"))
         edit(manifest)
         for name in manifest["members"]:
-            manifest["members"][name] = add_member(new, name, [old.read(name)])
+            manifest["members"][name] |= add_member(new, name, [old.read(name)])
         add_member(new, "manifest.json", [json.dumps(manifest, indent=1, sort_keys=True).encode()])
     return target
 
@@ -378,6 +379,34 @@ def test_manifests_that_say_something_else(tmp_path, loader, edit, message):
     assert done.returncode == bool(message) and message in done.stderr
     if message:
         assert "edited.aot" in done.stderr or "mlp" in done.stderr
+
+
+def chunks(change=lambda c: None, size=1000):
+    """An edit of the manifest: the weights have a hash of every `size` bytes, and those are changed."""
+    def edit(m, data):
+        c = m["members"]["weights"]["chunks"] = {"size": size, "sha256": [
+            hashlib.sha256(data[i:i + size]).hexdigest() for i in range(0, len(data), size)]}
+        change(c)
+    return edit
+
+
+CHUNKS = {"right": (chunks(), True), "one": (chunks(size=1 << 30), True), "one byte each": (chunks(size=1), True),
+          "first wrong": (chunks(lambda c: c["sha256"].__setitem__(0, "0" * 64)), False),
+          "last wrong": (chunks(lambda c: c["sha256"].__setitem__(-1, "0" * 64)), False),
+          "one missing": (chunks(lambda c: c["sha256"].pop()), False),
+          "one too many": (chunks(lambda c: c["sha256"].append("0" * 64)), False),
+          "none": (chunks(lambda c: c["sha256"].clear()), False),
+          "not a text": (chunks(lambda c: c["sha256"].__setitem__(1, 7)), False)}
+
+
+@pytest.mark.parametrize("edit, good", CHUNKS.values(), ids=CHUNKS)
+def test_hashes_of_chunks(tmp_path, loader, edit, good):
+    with zipfile.ZipFile(loader.artifact) as z:
+        data = z.read("weights")
+    assert len(data) > 1000
+    file = rewritten(loader.artifact, tmp_path / "edited.aot", lambda m: edit(m, data))
+    done = run(loader.aot_run, file, "--verify")
+    assert done.returncode != good and (good or "weights: damaged: it does not match its sha256" in done.stderr)
 
 
 def test_members_that_are_not_in_the_manifest_are_tolerated(tmp_path, loader):

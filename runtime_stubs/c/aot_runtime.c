@@ -107,16 +107,23 @@ size_t aot_runtime_num_devices(const aot_runtime *r) { return r->num_devices; }
 
 /* ---- artifacts ---- */
 
-static aot_code open_artifact(const char *path, bytes file, bytes mapped, aot_runtime *runtime, unsigned flags,
+static void release_file(bytes file, int fd) {
+  if (fd < 0) return;
+  unmap_file(file);
+  close(fd);
+}
+
+/* fd: of the mapped file, which is the artifact's from now on, or -1 for memory of the caller's. */
+static aot_code open_artifact(const char *path, bytes file, int fd, aot_runtime *runtime, unsigned flags,
                               const char *weights, aot_artifact **out, aot_error *error) {
   aot_artifact *a = calloc(1, sizeof *a);
   aot_code code = AOT_OK;
   if (!a) {
-    unmap_file(mapped);
+    release_file(file, fd);
     return no_memory(error);
   }
   pthread_mutex_init(&a->lock, NULL);
-  a->archive.file = file, a->mapped = mapped, a->runtime = runtime, a->strict = flags & AOT_STRICT;
+  a->archive.file = file, a->archive.fd = fd, a->runtime = runtime, a->strict = flags & AOT_STRICT;
   a->archive.path = arena_copy(&a->memory, path, strlen(path));
   if (weights) a->weights_path = arena_copy(&a->memory, weights, strlen(weights));
   if (!a->archive.path || (weights && !a->weights_path)) code = no_memory(error);
@@ -134,17 +141,18 @@ static aot_code open_artifact(const char *path, bytes file, bytes mapped, aot_ru
 aot_code aot_artifact_open(const char *path, aot_runtime *runtime, unsigned flags, const char *weights, aot_artifact **out,
                            aot_error *error) {
   bytes file = {NULL, 0};
-  const aot_code code = map_file(path, &file, error);
+  int fd = -1;
+  const aot_code code = map_file(path, &file, &fd, error);
   *out = NULL;
-  return code ? code : open_artifact(path, file, file, runtime, flags, weights, out, error);
+  return code ? code : open_artifact(path, file, fd, runtime, flags, weights, out, error);
 }
 
 aot_code aot_artifact_open_memory(const void *data, size_t size, const char *name, aot_runtime *runtime, unsigned flags,
                                   const char *weights, aot_artifact **out, aot_error *error) {
-  const bytes file = {data, size}, nothing_mapped = {NULL, 0};
+  const bytes file = {data, size};
   *out = NULL;
   if (!size) return fail(error, AOT_ERROR_FORMAT, name, AGAIN, "the file is empty");
-  return open_artifact(name, file, nothing_mapped, runtime, flags, weights, out, error);
+  return open_artifact(name, file, -1, runtime, flags, weights, out, error);
 }
 
 void aot_artifact_close(aot_artifact *a) {
@@ -159,7 +167,7 @@ void aot_artifact_close(aot_artifact *a) {
     pjrt_free_buffer(a->runtime->api, a->weight_buffers[i]);
     pjrt_await(a->runtime->api, a->weight_events[i], "", "", NULL);
   }
-  unmap_file(a->mapped);
+  release_file(a->archive.file, a->archive.fd);
   unmap_file(a->mapped_weights);
   pthread_mutex_destroy(&a->lock);
   arena_free(&a->memory);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ typedef struct archive {
   bytes file;
   member *members;
   size_t count;
+  int fd; /* of the file, or -1 where it is memory */
 } archive;
 
 static uint32_t le16(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
@@ -40,7 +42,8 @@ static uint64_t le64(const uint8_t *p) { return le32(p) | (uint64_t)le32(p + 4) 
 
 /* ---- files ---- */
 
-static aot_code map_file(const char *path, bytes *out, aot_error *error) {
+/* keep: NULL, or where to put the open file, which is then the caller's. */
+static aot_code map_file(const char *path, bytes *out, int *keep, aot_error *error) {
   struct stat info;
   void *data;
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -56,8 +59,12 @@ static aot_code map_file(const char *path, bytes *out, aot_error *error) {
     return fail(error, AOT_ERROR_FORMAT, path, AGAIN, "the file is empty");
   }
   data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-  close(fd);
-  if (data == MAP_FAILED) return fail(error, AOT_ERROR_FILE, path, "", "cannot be mapped: %s", strerror(errno));
+  if (data == MAP_FAILED) fail(error, AOT_ERROR_FILE, path, "", "cannot be mapped: %s", strerror(errno));
+  if (keep && data != MAP_FAILED)
+    *keep = fd;
+  else
+    close(fd);
+  if (data == MAP_FAILED) return AOT_ERROR_FILE;
   out->at = data, out->size = (size_t)info.st_size;
   return AOT_OK;
 }
@@ -232,19 +239,113 @@ static member *find_member(const archive *a, const char *name) {
   return a->count ? bsearch(&wanted, a->members, a->count, sizeof wanted, by_name) : NULL;
 }
 
+typedef struct hashing {
+  bytes data;
+  off_t start;          /* of the data in the file */
+  int fd;               /* of the file, or -1 */
+  uint64_t chunk;       /* bytes of data that have a hash of their own */
+  const json *expected; /* those hashes */
+  size_t first, step, count;
+  bool whole;
+} hashing;
+
+enum { PIECE = 1 << 20 }; /* bytes read at once: they stay in the processor's cache until they are hashed */
+
+/* The sha256 of some bytes of a file.  buffer: PIECE bytes.  False where they cannot be read. */
+static bool hash_file(int fd, off_t at, size_t size, uint8_t *buffer, char hex[65]) {
+  uint32_t state[8];
+  size_t left = size, n, got;
+  memcpy(state, sha256_start, sizeof state);
+  for (;;) {
+    n = left < PIECE ? left : PIECE;
+    for (got = 0; got < n;) {
+      const ssize_t more = pread(fd, buffer + got, n - got, at);
+      if (more <= 0) return false;
+      got += (size_t)more, at += more;
+    }
+    if (left <= PIECE) break;
+    sha256_blocks(state, buffer, PIECE / 64);
+    left -= PIECE;
+  }
+  sha256_end(state, buffer, n, size, hex);
+  return true;
+}
+
+/* Every step-th chunk from the first on: threads side by side read a file in its order.  Read, where that can be, not
+ * touched in the mapping: page faults in several threads make a disk slow. */
+static void *hash_chunks(void *argument) {
+  hashing *h = argument;
+  uint8_t *buffer = h->fd >= 0 ? malloc(PIECE) : NULL;
+  char hex[65];
+  size_t i;
+  for (i = h->first; h->whole && i < h->count; i += h->step) {
+    const size_t at = i * (size_t)h->chunk, left = h->data.size - at, size = left < h->chunk ? left : (size_t)h->chunk;
+    if (buffer)
+      h->whole = hash_file(h->fd, h->start + (off_t)at, size, buffer, hex);
+    else
+      sha256_hex(h->data.at + at, size, hex);
+    h->whole = h->whole && json_equals(h->expected[i], hex, 64);
+  }
+  free(buffer);
+  return NULL;
+}
+
+/* task: what all threads have in common. */
+static bool hash_in_threads(hashing task) {
+  enum { MOST = 16 };
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  const size_t wanted = processors < 1 ? 1 : processors > MOST ? MOST : (size_t)processors;
+  hashing parts[MOST];
+  pthread_t threads[MOST];
+  bool started[MOST], whole = true;
+  size_t i;
+  task.step = wanted, task.whole = true;
+  for (i = 0; i < wanted; i++) {
+    task.first = i, parts[i] = task;
+    started[i] = i + 1 < wanted && !pthread_create(&threads[i], NULL, hash_chunks, &parts[i]);
+    if (!started[i]) hash_chunks(&parts[i]);
+  }
+  for (i = 0; i < wanted; i++) {
+    if (started[i]) pthread_join(threads[i], NULL);
+    whole = whole && parts[i].whole;
+  }
+  return whole;
+}
+
+/* Whether a member is as its entry says; by the hashes of its chunks, where it has any. */
+static bool is_whole(const archive *a, bytes data, json entry) {
+  const json chunks = json_get(entry, "chunks"), list = json_get(chunks, "sha256");
+  json_iter it = json_each(list);
+  json key, *expected;
+  hashing task;
+  size_t i = 0;
+  bool whole;
+  char hex[65];
+  memset(&task, 0, sizeof task);
+  task.data = data, task.fd = a->fd, task.start = (off_t)(data.at - a->file.at), task.count = json_count(list);
+  if (json_size(json_get(chunks, "size"), &task.chunk) && task.chunk &&
+      (expected = malloc((task.count + 1) * sizeof *expected))) {
+    while (json_next(&it, &key, &expected[i])) i++;
+    task.expected = expected;
+    whole = task.count == data.size / task.chunk + (data.size % task.chunk != 0) && hash_in_threads(task);
+    free(expected);
+    return whole;
+  }
+  sha256_hex(data.at, data.size, hex);
+  return json_equals(json_get(entry, "sha256"), hex, 64);
+}
+
 /* The bytes of a member, checked once against its entry in the manifest's `members`. */
 static aot_code verified_member(archive *a, json members, const char *name, bytes *out, aot_error *error) {
   const place p = at_member(a->path, name, strlen(name));
   member *m = find_member(a, name);
   const json entry = json_get(members, name);
   uint64_t size;
-  char hex[65];
   if (!m || !entry.at) return fail(error, AOT_ERROR_FORMAT, p.text, AGAIN, "the member is missing");
   if (!m->verified) {
     if (!json_size(json_get(entry, "size"), &size) || size != m->data.size)
       return fail(error, AOT_ERROR_FORMAT, p.text, AGAIN, "damaged: it does not have the size in the manifest");
-    sha256_hex(m->data.at, m->data.size, hex);
-    if (!json_equals(json_get(entry, "sha256"), hex, 64))
+    if (!is_whole(a, m->data, entry))
       return fail(error, AOT_ERROR_FORMAT, p.text, AGAIN, "damaged: it does not match its sha256");
     m->verified = true;
   }

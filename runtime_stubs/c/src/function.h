@@ -129,7 +129,7 @@ static aot_code read_separate(aot_artifact *a, json external, aot_error *error) 
     text_put(&path, file, strlen(file));
   }
   if (path.failed) return no_memory(error);
-  code = map_file(path.data, &a->mapped_weights, error);
+  code = map_file(path.data, &a->mapped_weights, NULL, error);
   if (!code) code = read_tensors(&a->memory, a->mapped_weights, path.data, &found, error);
   while (!code && json_next(&it, &key, &value)) {
     const char *name = json_string(&a->memory, key);

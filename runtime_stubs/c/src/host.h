@@ -126,7 +126,7 @@ static aot_code plugin_identity(const char *plugin, const char *cache, char hex[
   if (stat(plugin, &info)) return fail(error, AOT_ERROR_PLUGIN, plugin, "", "cannot be read: %s", strerror(errno));
   file_stamp(&info, stamp, sizeof stamp);
   if (may_remember && remembered(path, stamp, hex)) return AOT_OK;
-  if ((code = map_file(plugin, &file, error)) != AOT_OK) return code;
+  if ((code = map_file(plugin, &file, NULL, error)) != AOT_OK) return code;
   sha256_hex(file.at, file.size, hex);
   unmap_file(file);
   if (may_remember) remember(path, stamp, hex);

@@ -25,7 +25,7 @@ struct aot_artifact {
   arena memory;
   pthread_mutex_t lock; /* guards everything below, and what is made on demand in functions */
   archive archive;
-  bytes mapped, mapped_weights; /* what this artifact unmaps */
+  bytes mapped_weights; /* the separate file */
   json manifest, members;
   aot_runtime *runtime;
   bool strict;

@@ -95,19 +95,27 @@ static void sha256_blocks(uint32_t state[8], const uint8_t *data, size_t blocks)
   sha256_blocks_portable(state, data, blocks);
 }
 
-/* The sha256 of some bytes as 64 lower-case hexadecimal digits. */
-static void sha256_hex(const void *data, size_t size, char hex[65]) {
-  uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+static const uint32_t sha256_start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+
+/* Take the last `size` of `total` bytes, and write the sha256 of all as 64 lower-case hexadecimal digits. */
+static void sha256_end(uint32_t state[8], const void *data, size_t size, uint64_t total, char hex[65]) {
   uint8_t tail[128] = {0};
   size_t whole = size / 64, rest = size % 64, padded = rest < 56 ? 64 : 128, i;
-  uint64_t bits = (uint64_t)size * 8;
   if (whole) sha256_blocks(state, data, whole);
   if (rest) memcpy(tail, (const uint8_t *)data + 64 * whole, rest);
   tail[rest] = 0x80;
-  for (i = 0; i < 8; i++) tail[padded - 1 - i] = (uint8_t)(bits >> 8 * i);
+  for (i = 0; i < 8; i++) tail[padded - 1 - i] = (uint8_t)(total * 8 >> 8 * i);
   sha256_blocks(state, tail, padded / 64);
   for (i = 0; i < 64; i++) hex[i] = "0123456789abcdef"[state[i / 8] >> (28 - 4 * (i % 8)) & 15];
   hex[64] = 0;
+}
+
+/* The sha256 of some bytes as 64 lower-case hexadecimal digits. */
+static void sha256_hex(const void *data, size_t size, char hex[65]) {
+  uint32_t state[8];
+  memcpy(state, sha256_start, sizeof state);
+  sha256_end(state, data, size, size, hex);
 }
 
 static uint32_t crc32_of(const uint8_t *data, size_t size) {

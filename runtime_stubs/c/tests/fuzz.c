@@ -233,12 +233,12 @@ static int flips(const bytes original, const archive *a, long count) {
 int main(int argc, char **argv) {
   bytes original;
   aot_error error;
-  archive a = {"sample", {NULL, 0}, NULL, 0};
+  archive a = {"sample", {NULL, 0}, NULL, 0, -1};
   arena memory = {NULL};
   file f;
   long k, count, accepted = 0;
   char where[64];
-  if (argc < 3 || map_file(argv[1], &original, &error)) return 2;
+  if (argc < 3 || map_file(argv[1], &original, NULL, &error)) return 2;
   a.file = original;
   signal(SIGALRM, hang);
   seed = 88172645463325252ULL;
