@@ -75,7 +75,7 @@ class Program:
     def traced(self) -> Any:
         import aot
         donated = tuple(i for i, a in enumerate(self.bound) if a.name in self.donate and not a.weights)
-        f = aot.jit(self.transformed, donate_argnums=donated)
+        f = aot.jit(self.transformed, donate_argnums=donated, keep_unused=True)
         with self.mesh or nullcontext():
             return f.trace(*self.abstract_args()).lasting()
 
@@ -137,7 +137,7 @@ class Program:
             devices = np.array(xla.devices()[:self.devices], dtype=object).reshape(self.mesh.axis_sizes)
             here = Mesh(devices, self.mesh.axis_names)
             ins, outs = ([partition.onto(s, here) for s in side] for side in self.shardings)
-            return Compiled(low, spmd.load(self.built.loaded, self.traced.entry.jaxpr, here, ins, outs, low.consts))
+            return Compiled(low, spmd.load(self.built.loaded, low.in_avals, low.out_avals, here, ins, outs, low.consts))
         return Compiled(low, Loaded(self.built.loaded, low.out_avals, low.consts, low.text))
 
     @cached_property

@@ -22,6 +22,8 @@ from aot.trace import (
     base_trace,
     bind,
     is_live,
+    lean,
+    pick,
     state,
     typeof,
 )
@@ -57,7 +59,7 @@ class PjitFunction:
         functools.update_wrapper(self, fun)
         self.in_shardings, self.out_shardings = in_shardings, out_shardings
         self.sharded = in_shardings is not None or out_shardings is not None
-        self.options = dict(compiler_options or {})
+        self.options, self.keep_unused = dict(compiler_options or {}), keep_unused
         self.fun, self.name, self.inline = fun, getattr(fun, "__name__", type(fun).__name__), inline
         self.static_nums, self.static_names = resolve_static(fun, static_argnums, static_argnames)
         self.donate_nums, self.donate_names = resolve_static(fun, donate_argnums, donate_argnames)
@@ -67,8 +69,8 @@ class PjitFunction:
         self.plain = not (self.static_nums or self.static_names)
         self.plans: dict[Any, Plan] = {}        # by number of arguments and names of keywords
         self.donates = bool(self.donate_nums or self.donate_names)
-        self.entries: dict[Any, Entry] = per_function(fun, (self.static_nums, self.static_names, self.donate_nums,
-                                                              self.donate_names, tuple(sorted(self.options.items()))))
+        options = (self.static_nums, self.static_names, self.donate_nums, self.donate_names, keep_unused)
+        self.entries: dict[Any, Entry] = per_function(fun, (*options, *sorted(self.options.items())))
         self.fast: dict[Any, Any] = {}
         self.epoch: Any = ()        # in which `fast` holds
         self.composite: Callable[[Signature, Entry], Any] | None = None      # says what `Jaxpr.composite` is
@@ -163,13 +165,13 @@ class PjitFunction:
                 raise _Raised(e) from None
             if found.out_tree != out_tree or found.mesh_read or found.captured:
                 raise KeyError("a signature for the slow path")
-            program = self._program(found, leaves)
+            program, kept = self._program(found, leaves)
             if program.callbacks:
                 raise KeyError("callbacks: for the slow path")
-            placed = program.placed(leaves, avals)
-            if any(b is not p and xla.moved_unseen(b, p) for b, p in zip(buffers, placed)):
+            placed = program.placed(pick(leaves, kept), pick(avals, kept))
+            if any(b is not p and xla.moved_unseen(b, p) for b, p in zip(pick(buffers, kept), placed)):
                 raise KeyError("an argument to be laid out anew: for the slow path")
-            return program, placed
+            return program, placed, kept
         call = fastpath.make(self.name, program_for)
         donated = functools.partial(_protect, donated=entry.donated) if any(entry.donated) else None
         fast = call, None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree, donated
@@ -192,8 +194,8 @@ class PjitFunction:
         if state.trace is base_trace and not any(isinstance(x, (Tracer, Ref)) for x in leaves) and not (
                 entry := self._entry(signature, leaves)).captured:          # what it captures there are references
             state.mesh_read = entry.mesh_read
-            program = self._program(entry, leaves)
-            outs = self._run(entry, program, leaves, signature.avals)
+            program, kept = self._program(entry, leaves)
+            outs = self._run(entry, program, leaves, kept)
             if not state.axes and not state.mesh_read:
                 self._install_fast(args, kwargs, entry, program.callbacks)
             return outs
@@ -206,30 +208,37 @@ class PjitFunction:
             outs = _constrained(outs, self._leaf_shardings(self.out_shardings, entry.out_tree, "out_shardings"))
         return entry.out_tree.unflatten(outs)
 
-    def _program(self, entry: Entry, leaves: Sequence) -> Any:
-        """The compiled program for one device, or for the devices that shardings and arguments name."""
-        layouts = self.shardings(entry, leaves) if self.sharded or is_partitioned(leaves, entry.jaxpr) else None
+    def _program(self, entry: Entry, leaves: Sequence) -> tuple[Any, tuple[int, ...] | None]:
+        """(the compiled program for one device, or for the devices that shardings and arguments name; which of the arguments
+        it takes, see `lean`)."""
+        jaxpr, kept = self.lean(entry.jaxpr)
+        donated = pick(entry.donated, kept) if entry.donated else ()
+        layouts = self.shardings(entry, leaves, kept) if self.sharded or is_partitioned(pick(leaves, kept), jaxpr) else None
         if layouts is not None:
             from aot.compile.spmd import program_of
-            return program_of(entry.jaxpr, f"jit_{self.name}", entry.donated, *layouts, **self.options)
+            return program_of(jaxpr, f"jit_{self.name}", donated, *layouts, **self.options), kept
         if entry.program is None:
-            entry.program = compile_entry(entry, **self.options)
-        return entry.program
+            entry.program = compile_entry(entry, jaxpr, donated, **self.options)
+        return entry.program, kept
 
-    def _run(self, entry: Entry, program, leaves, avals):
-        buffers = program.placed(leaves, avals)
+    def lean(self, jaxpr: Jaxpr) -> tuple[Jaxpr, tuple[int, ...] | None]:
+        """What is compiled, and which of the inputs that takes."""
+        return (jaxpr, None) if self.keep_unused else lean(jaxpr)
+
+    def _run(self, entry: Entry, program, leaves, kept):
+        buffers = program.placed(pick(leaves, kept), pick(entry.signature.avals, kept))
         if entry.donated:
-            buffers = _protect(buffers, entry.donated)
+            buffers = _protect(buffers, pick(entry.donated, kept))
         outs = program.run(buffers)
         if config.debug_nans or config.debug_infs:
             self._check_finite(entry, outs, leaves)
         return entry.out_tree.unflatten(outs)
 
-    def shardings(self, entry: Entry, leaves: Sequence) -> tuple[list, list] | None:
-        """(sharding or None of each argument, the same of each result), or None for a program of one device."""
+    def shardings(self, entry: Entry, leaves: Sequence, kept: tuple[int, ...] | None = None) -> tuple[Sequence, list] | None:
+        """(sharding or None of each argument that is kept, the same of each result), or None for a program of one device."""
         ins = self._leaf_shardings(self.in_shardings, entry.signature.in_tree, "in_shardings") or [None] * len(leaves)
         outs = self._leaf_shardings(self.out_shardings, entry.out_tree, "out_shardings") or [None] * len(entry.jaxpr.out_avals)
-        ins = [s if s is not None else _layout_of(x) for s, x in zip(ins, leaves)]
+        ins = pick([s if s is not None else _layout_of(x) for s, x in zip(ins, leaves)], kept)
         from aot.compile.spmd import device_meshes
         default = xla.chosen_device() is None and all(s is None or xla.is_default(s) for s in (*ins, *outs))
         if default and all(xla.is_default_place(m.device_tuple) for m in device_meshes(entry.jaxpr)):
@@ -440,19 +449,22 @@ def _constrained(values: Sequence, shardings: Iterable[Any] | None) -> list:
             for x, s in zip(values, bare, strict=True)]
 
 
-def compile_entry(entry: Entry, **options: Any):
+def compile_entry(entry: Entry, jaxpr: Jaxpr, donated: Sequence[bool], **options: Any):
+    """The program of a traced signature: of what is left of its jaxpr and its donated arguments."""
     from aot.compile.eager import compile_jaxpr
     if entry.captured:
         raise RuntimeError("internal: a program that runs captures a tracer")
     if config.log_compiles:
         import logging
         logging.getLogger("aot").warning("Compiling %s for %s", entry.name, entry.jaxpr.in_avals)
-    return compile_jaxpr(entry.jaxpr, f"jit_{entry.name}", entry.donated, **options)
+    return compile_jaxpr(jaxpr, f"jit_{entry.name}", donated, **options)
 
 
 def run_jaxpr(jaxpr: Jaxpr, args: Sequence, name: str) -> list:
     """Run a jaxpr on concrete values as one compiled program, kept with the jaxpr."""
     from aot.compile.eager import compile_jaxpr
+    jaxpr, kept = lean(jaxpr)
+    args = pick(args, kept)
     if is_partitioned(args, jaxpr):
         from aot.compile.spmd import run_jaxpr as run_over_devices
         return run_over_devices(jaxpr, args, jaxpr.in_avals, f"jit_{name}")
@@ -477,7 +489,8 @@ def jit(fun: Callable | None = None, *, in_shardings: Any = None, out_shardings:
     static_*: arguments that are Python values to the trace (hashable).  donate_*: arguments whose buffers may be
     reused for results.  compiler_options: XLA's debug options by name, for a whole program: they have no effect
     where the call is part of another, or under a transform.
-    device, or the first one of backend: where to run; not together with shardings.  keep_unused has no effect on results.
+    device, or the first one of backend: where to run; not together with shardings.  keep_unused: also pass arguments that no
+    result needs; by default they are neither sent to the device nor donated.
     Usable as a decorator, with or without options.
     """
     if device is not None or backend is not None:

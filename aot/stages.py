@@ -1,6 +1,7 @@
 """The stages between a function and its executable: Traced, Lowered, Compiled."""
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any, Protocol, Sequence, runtime_checkable
 
@@ -9,7 +10,7 @@ import numpy as np
 from aot import dtypes, mlir, xla
 from aot.array import Array
 from aot.sharding import SingleDeviceSharding
-from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, typeof
+from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, pick, typeof
 from aot.trace.refs import AbstractRef, is_ref
 from aot.traced import described, without_float0
 from aot.transforms.discharge import on_contents
@@ -43,9 +44,11 @@ def arguments_info(stage: Any) -> Any:
 
 
 class Traced:
-    """A function traced on one signature.  shardings: those of arguments and results of a program over several devices."""
+    """A function traced on one signature.  shardings: those of arguments and results of a program over several devices.
 
-    def __init__(self, owner, entry, signature, shardings: tuple[list, list] | None = None):
+    lean: what is compiled; kept: the positions of the arguments that this takes, see `trace.lean`."""
+
+    def __init__(self, owner, entry, signature, shardings: tuple[Sequence, Sequence] | None = None):
         self.owner, self.entry, self.signature, self.shardings = owner, entry, signature, shardings
         self.in_tree, self.out_tree = signature.in_tree, entry.out_tree
         self.in_avals, self.fun_name, self.donated = list(signature.avals), owner.name, entry.donated
@@ -53,6 +56,13 @@ class Traced:
         if self.written and shardings is not None:
             raise NotImplementedError(f"{owner.name} writes into references, and is a program over several devices. "
                                       "hint: call it; it is not compiled ahead of time")
+        self.lean, self.kept = (self.pure, None) if self.refs or entry.captured else owner.lean(self.pure)
+
+    def whole(self) -> Traced:
+        """The same, where the program takes every argument."""
+        other = copy.copy(self)
+        other.lean, other.kept = self.pure, None
+        return other
 
     args_info = property(arguments_info)
 
@@ -103,10 +113,11 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 class Lowered:
-    """A StableHLO module.  `@main` takes the hoisted constants `consts` first, then the flat inputs."""
+    """A StableHLO module.  `@main` takes the hoisted constants `consts` first, then the flat inputs that are kept."""
 
     def __init__(self, traced: Traced, platform: str):
-        self.traced, self.platform, self.shardings, self.mesh = traced, platform, traced.shardings, None
+        self.traced, self.platform, self.mesh, self.kept = traced, platform, None, traced.kept
+        self.shardings = traced.shardings and (pick(traced.shardings[0], self.kept), traced.shardings[1])
         self.text, self._consts, self.callbacks = self._lower()
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
         self.in_avals, self.out_avals = traced.in_avals, traced.out_avals
@@ -118,12 +129,12 @@ class Lowered:
 
     def _lower(self, **options: Any) -> tuple[str, list, list]:
         entry, name = self.traced.entry, f"jit_{self.traced.fun_name}"
+        donated = pick([False] * len(entry.captured) + [*entry.donated], self.kept) if entry.donated else ()
         if self.shardings is None:
             from aot.lower import lower
-            donated = [False] * len(entry.captured) + [*entry.donated] if entry.donated else ()
-            return lower(self.traced.pure, name, donated, platform=self.platform, **options)
+            return lower(self.traced.lean, name, donated, platform=self.platform, **options)
         from aot.compile.spmd import lower
-        text, weights, callbacks, self.mesh = lower(entry.jaxpr, name, entry.donated, *self.shardings, platform=self.platform,
+        text, weights, callbacks, self.mesh = lower(self.traced.lean, name, donated, *self.shardings, platform=self.platform,
                                                     **options)
         return text, weights, callbacks
 
@@ -177,10 +188,11 @@ class Lowered:
         if self.mesh is not None and self.shardings is not None:
             executable = spmd.compile_text(self.text, self.mesh.device_tuple, self.callbacks, len(self._consts),
                                            len(self.out_avals), **options)
-            return Compiled(self, spmd.load(executable, self.traced.entry.jaxpr, self.mesh, *self.shardings, self._consts,
-                                            self.callbacks), compiler_options)
+            program = spmd.load(executable, self.traced.lean.in_avals, self.out_avals, self.mesh, *self.shardings, self._consts,
+                                self.callbacks)
+            return Compiled(self, program, compiler_options)
         executable = cached.compile_text(self.text, host_callbacks=self.callbacks, **options)
-        program = Program(executable, self.traced.pure.out_avals, self._consts, self.text, self.callbacks)
+        program = Program(executable, self.traced.lean.out_avals, self._consts, self.text, self.callbacks)
         return Compiled(self, program, compiler_options)
 
 
@@ -198,8 +210,8 @@ class Compiled:
 
     @property
     def input_shardings(self) -> Any:
-        """(shardings of the positional arguments, of the named ones), in their structure."""
-        return self.in_tree.unflatten([f.sharding for f in self._formats[0]])
+        """(shardings of the positional arguments, of the named ones), in their structure; None for one that is not used."""
+        return self.in_tree.unflatten([f and f.sharding for f in self._formats[0]])
 
     @property
     def output_shardings(self) -> Any:
@@ -208,7 +220,7 @@ class Compiled:
 
     @property
     def input_formats(self) -> Any:
-        """(formats of the positional arguments, of the named ones), in their structure."""
+        """(formats of the positional arguments, of the named ones), in their structure; None for one that is not used."""
         return self.in_tree.unflatten(self._formats[0])
 
     @property
@@ -218,16 +230,26 @@ class Compiled:
 
     @property
     def _formats(self) -> tuple[list, list]:
+        ins, outs = self._program_formats
+        kept = self.lowered.kept
+        if kept is not None:
+            given = dict(zip(kept, ins))
+            ins = [given.get(i) for i in range(len(self.in_avals))]
+        return ins, outs
+
+    @property
+    def _program_formats(self) -> tuple[list, list]:
         from aot.layout import Format, Layout
         if self.lowered.mesh is not None and xla.is_absent(self.lowered.mesh.device_tuple[0]):
             return ([Format(None, s.bare) for s in self.program.in_shardings],
                     [Format(None, s.bare) for s in self.program.out_shardings])
         single = SingleDeviceSharding(xla.default_device())
-        shardings = ([[single] * len(self.in_avals), [single] * len(self.out_avals)] if self.lowered.mesh is None else
+        given = pick(self.in_avals, self.lowered.kept)
+        shardings = ([[single] * len(given), [single] * len(self.out_avals)] if self.lowered.mesh is None else
                      [self.program.in_shardings, self.program.out_shardings])
         orders = xla.layouts(self.program.executable, len(self.program.weights))
         ins, outs = ([Format(Layout.parse(o, a.ndim), s.bare) for s, o, a in zip(ss, os, avals)]
-                     for ss, os, avals in zip(shardings, orders, (self.in_avals, self.out_avals)))
+                     for ss, os, avals in zip(shardings, orders, (given, self.out_avals)))
         return ins, outs
 
     def runtime_executable(self) -> Any: return self.program.executable
@@ -257,10 +279,11 @@ class Compiled:
                                 f"argument {path}: compiled for {a.str_short()}, called with {got.str_short()}")
         if refs := getattr(self.lowered, "refs", None):
             return self._run_on_contents(leaves, *refs)
-        buffers = self.program.placed(leaves, self.in_avals)
+        kept = self.lowered.kept
+        buffers = self.program.placed(pick(leaves, kept), pick(self.in_avals, kept))
         if any(self.lowered.donated):
             from aot.compile.eager import protect
-            buffers = protect(buffers, self.lowered.donated)
+            buffers = protect(buffers, pick(self.lowered.donated, kept))
         outs = self.program.run(buffers)
         return self.out_tree.unflatten(outs)
 

@@ -64,17 +64,19 @@ def _placed(x, sharding, layout):
 def make(name: str, program_for: Callable[[tuple], Any]) -> Callable:
     """A function of flat buffers, numpy arrays and Python numbers -> tuple of buffers.
 
-    program_for(args) gives the program for arguments whose types and layouts are seen for the first time."""
+    program_for(args) gives the program for arguments whose types and layouts are seen for the first time, the buffers that
+    it takes, and the positions of these among the arguments (None: all)."""
     x64 = _settings()
     x64.set_local(config.enable_x64)
     sharding = xla.default_sharding()
 
     def miss(*args):
-        program, buffers = program_for(args)
+        program, buffers, kept = program_for(args)
         outs = tuple(program.run_buffers(buffers))
-        n, weights = len(args) + len(program.weights), program.weights
+        n, weights = len(buffers) + len(program.weights), program.weights
+        passed = [True] * len(weights) + [kept is None or i in kept for i in range(len(args))]
         ins, results = program.layouts or ([sharding] * n, [sharding] * len(outs))
-        call = Call(program.executable, _out_tree(len(outs)), ins, results, program.storage, [True] * len(outs), [True] * n,
+        call = Call(program.executable, _out_tree(len(outs)), ins, results, program.storage, [True] * len(outs), passed,
                     [None] * n, weights)
         return outs, call, False
     return xla.ext.pjit(name, None, miss, [], [], _Unique(), xla.default_registry(), _placed, _call_cache())

@@ -173,7 +173,7 @@ def common_mesh(jaxpr: Jaxpr, shardings: Sequence) -> Mesh:
 def compile_jaxpr(jaxpr: Jaxpr, name: str, donated, in_shardings, out_shardings, **options: Any) -> PartitionedProgram:
     text, weights, callbacks, mesh = lower(jaxpr, name, donated, in_shardings, out_shardings)
     executable = compile_text(text, mesh.device_tuple, callbacks, len(weights), len(jaxpr.outvars), **options)
-    return load(executable, jaxpr, mesh, in_shardings, out_shardings, weights, callbacks)
+    return load(executable, jaxpr.in_avals, jaxpr.out_avals, mesh, in_shardings, out_shardings, weights, callbacks)
 
 
 def compile_text(text: str, devices: Sequence, callbacks: Sequence, weights: int, results: int, **options: Any) -> Any:
@@ -195,10 +195,9 @@ def compile_text(text: str, devices: Sequence, callbacks: Sequence, weights: int
     return executable
 
 
-def load(executable: Any, signature: Any, mesh: Mesh, in_shardings: Sequence, out_shardings: Sequence | None, weights: Sequence,
-         callbacks: Sequence = ()) -> PartitionedProgram:
-    """An executable that was compiled from what `lower` gave.  signature: a jaxpr, or what else has in_avals and out_avals."""
-    in_avals, out_avals = signature.in_avals, signature.out_avals
+def load(executable: Any, in_avals: Sequence[ShapedArray], out_avals: Sequence[ShapedArray], mesh: Mesh, in_shardings: Sequence,
+         out_shardings: Sequence | None, weights: Sequence, callbacks: Sequence = ()) -> PartitionedProgram:
+    """An executable that was compiled from what `lower` gave."""
     chosen = xla.parameter_tiles(executable, [typeof(w).ndim for w in weights] + [a.ndim for a in in_avals])
     ins = [bare(s) or from_tiles(mesh, t) for s, t in zip(in_shardings, chosen[len(weights):])]
     tiles = xla.output_tiles(executable, [a.ndim for a in out_avals])

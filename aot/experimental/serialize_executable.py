@@ -16,7 +16,7 @@ from aot.export import aval_of
 from aot.layout import LaidOut, Layout
 from aot.sharding import Mesh
 from aot.stages import Compiled, Lowered, arguments_info
-from aot.trace import ShapedArray
+from aot.trace import ShapedArray, pick
 from aot.traced import described
 from aot.tree_util import PyTreeDef
 from aot_runtime import Artifact, ArtifactError, misfit
@@ -37,12 +37,16 @@ def serialize(compiled: Compiled) -> tuple[bytes, PyTreeDef, PyTreeDef]:
                          "callbacks from it")
     devices = [xla.default_device()] if stage.mesh is None else list(stage.mesh.device_tuple)
     weights = {f"const{i}": np.asarray(w) for i, w in enumerate(stage.consts)}
+    given = range(len(stage.in_avals)) if stage.kept is None else stage.kept
+    arguments = _entries("args", stage.in_avals)
     about = {"fun_name": stage.fun_name, "devices": [d.id for d in devices], "donated": list(stage.donated),
-             "weak": [[i for i, a in enumerate(avals) if a.weak_type] for avals in (stage.in_avals, stage.out_avals)]}
+             "weak": [[i for i, a in enumerate(avals) if a.weak_type] for avals in (stage.in_avals, stage.out_avals)],
+             "unused": {str(i): a for i, a in enumerate(arguments) if i not in given}}
+    inputs = [arguments[i] for i in given]
     record = artifact.Function(
-        "call", [{"name": f"args[{i}]", "tree": "*"} for i in range(len(stage.in_avals))], _entries("args", stage.in_avals),
+        "call", [{"name": x["name"], "tree": "*"} for x in inputs], inputs,
         _entries("result", stage.out_avals), {"tuple": ["*"] * len(stage.out_avals)},
-        [*weights, *range(len(stage.in_avals))], source={"serialized": about},
+        [*weights, *range(len(inputs))], source={"serialized": about},
         executables=[artifact.Executable.for_this_host("cpu", _code(compiled), devices=len(devices))],
         mesh=[] if stage.mesh is None else [list(axis) for axis in stage.mesh.shape.items()])
     return artifact.as_bytes([record], weights), stage.in_tree, stage.out_tree
@@ -73,10 +77,12 @@ def deserialize_and_load(serialized: bytes, in_tree: PyTreeDef, out_tree: PyTree
     try:
         record = read.manifest["functions"]["call"]
         about, executable = record["source"]["serialized"], record["executables"][0]
-        avals = [[aval_of(x, i in weak) for i, x in enumerate(record[side])]
-                 for side, weak in zip(("inputs", "outputs"), about["weak"])]
+        unused, used = {int(i): x for i, x in about["unused"].items()}, iter(record["inputs"])
+        arguments = [unused[i] if i in unused else next(used) for i in range(len(unused) + len(record["inputs"]))]
+        avals = [[aval_of(x, i in weak) for i, x in enumerate(side)]
+                 for side, weak in zip((arguments, record["outputs"]), about["weak"])]
         ids, donated = about["devices"], tuple(about["donated"])
-    except (KeyError, TypeError, IndexError):
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration):
         raise ArtifactError("an artifact, but not one that `serialize` wrote", where=read.path) from None
     if why := misfit(executable):
         raise ArtifactError(f"the executable does not fit this host: {why}", where=read.path,
@@ -86,9 +92,10 @@ def deserialize_and_load(serialized: bytes, in_tree: PyTreeDef, out_tree: PyTree
                          "the arguments and results do. hint: pass those that serialize gave")
     devices = _devices(ids, execution_devices)
     weights = [read.weights()[p] for p in record["parameters"] if isinstance(p, str)]
+    kept = tuple(i for i in range(len(arguments)) if i not in unused) if unused else None
     code = bytes(read.member(executable["member"]))
     stage = _Stage(about["fun_name"], in_tree, out_tree, avals[0], avals[1], donated, _mesh(record.get("mesh", ()), devices),
-                   weights, code)
+                   weights, code, kept)
     return Compiled(stage, _program(stage, xla.deserialize(code, devices)))
 
 
@@ -104,6 +111,7 @@ class _Stage:
     mesh: Mesh | None
     consts: list[np.ndarray]
     code: bytes
+    kept: tuple[int, ...] | None
 
     out_info = property(lambda self: described(self.out_tree, self.out_avals))
     args_info = property(arguments_info)
@@ -132,9 +140,9 @@ def _program(stage: _Stage, executable: Any) -> Any:
         from aot.compile.eager import Program
         return Program(executable, stage.out_avals, stage.consts)
     from aot.compile import spmd
-    as_compiled = LaidOut(None, Layout.AUTO)
-    return spmd.load(executable, stage, stage.mesh, [as_compiled] * len(stage.in_avals), [as_compiled] * len(stage.out_avals),
-                     stage.consts)
+    as_compiled, given = LaidOut(None, Layout.AUTO), pick(stage.in_avals, stage.kept)
+    return spmd.load(executable, given, stage.out_avals, stage.mesh, [as_compiled] * len(given),
+                     [as_compiled] * len(stage.out_avals), stage.consts)
 
 
 __all__ = ["deserialize_and_load", "serialize"]

@@ -200,3 +200,19 @@ def dce(jaxpr: Jaxpr, used_outputs: Sequence[bool] | None = None, keep_inputs: b
     used = [v in live for v in jaxpr.invars]
     invars = jaxpr.invars if keep_inputs else [v for v, u in zip(jaxpr.invars, used) if u]
     return Jaxpr(invars, eqns[::-1], outs, jaxpr.debug_name), used
+
+
+def lean(jaxpr: Jaxpr) -> tuple[Jaxpr, tuple[int, ...] | None]:
+    """What no result needs is left out, inputs too -> (jaxpr, the positions of the inputs that are left; None: all)."""
+    def find():
+        found, used = dce(jaxpr, keep_inputs=False)
+        if not all(used):
+            return found, tuple(i for i, u in enumerate(used) if u)
+        same = len(found.eqns) == len(jaxpr.eqns) and all(a is b for a, b in zip(found.eqns, jaxpr.eqns))
+        return jaxpr if same else found, None
+    return jaxpr.memo("lean", find)
+
+
+def pick(values: Sequence, kept: tuple[int, ...] | None) -> Sequence:
+    """Those at the positions that `lean` gave."""
+    return values if kept is None else [values[i] for i in kept]

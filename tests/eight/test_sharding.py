@@ -491,3 +491,28 @@ def test_executables_from_bytes():
     single = serialize(aot.jit(lambda x: x + 1).lower(ARR).compile())
     moved = deserialize_and_load(*single, execution_devices=DEVICES[3:4])(ARR)
     assert moved.device == DEVICES[3] and np.array_equal(moved, ARR + 1)
+
+
+def test_where_unused_arguments_lie_does_not_matter():
+    elsewhere, spread = aot.device_put(jnp.ones(4), DEVICES[1]), NamedSharding(LINE, P("x"))
+    f = aot.jit(lambda x, y: x * 2)
+    for _ in range(3):
+        assert f(jnp.ones(8), elsewhere).devices() == {DEVICES[0]}
+        assert f(aot.device_put(jnp.ones(8), spread), elsewhere).sharding == spread
+        assert f(elsewhere, aot.device_put(jnp.ones(8), spread)).devices() == {DEVICES[1]}
+    with pytest.raises(ValueError, match="incompatible devices"):
+        aot.jit(lambda x, y: x * 2, keep_unused=True)(aot.device_put(jnp.ones(8), spread), elsewhere)
+
+
+def test_unused_arguments_with_shardings():
+    spread = NamedSharding(LINE, P("x"))
+    f = aot.jit(lambda x, y: y * 2, in_shardings=(NamedSharding(GRID, P("y")), spread))
+    compiled = f.lower(jnp.ones(8), jnp.ones(8)).compile()
+    assert compiled.input_shardings == ((None, spread), {})
+    for g in (f, f, compiled):
+        assert g(jnp.ones(8), jnp.ones(8)).sharding == spread
+    step = aot.jit(lambda s: s["used"] + 1, donate_argnums=0)
+    for _ in range(3):
+        state = {k: aot.device_put(jnp.ones(8), spread) for k in ("used", "unused")}
+        assert step(state).sharding == spread
+        assert state["used"].is_deleted() and not state["unused"].is_deleted()
