@@ -80,6 +80,7 @@ class Function:
     base: str = ""
     source: dict[str, Any] = field(default_factory=dict)
     mesh: list[list] = field(default_factory=list)
+    unused_weights: list[str] = field(default_factory=list)
 
 
 def write(path: str | os.PathLike, functions: Iterable[Function], weights: Mapping[str, np.ndarray] | None = None,
@@ -165,7 +166,7 @@ def _describe_function(fn: Function) -> dict:
         entry |= {"program": f"program/{fn.name}.mlirbc", "stablehlo": fn.stablehlo}
     if fn.golden is not None:
         entry["golden"] = f"golden/{fn.name}"
-    return {**entry, **{k: v for k in ("base", "source", "mesh") if (v := getattr(fn, k))}}
+    return {**entry, **{k: v for k in ("base", "source", "mesh", "unused_weights") if (v := getattr(fn, k))}}
 
 
 # ---- the container -------------------------------------------------------------------------------------------------

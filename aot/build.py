@@ -8,6 +8,7 @@ Every step of the command line's `compile` and `trace` is here; the commands onl
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 import re
 import sys
@@ -24,6 +25,7 @@ from aot.binding import as_positional, bind, function_name
 from aot.compile.spmd import device_meshes
 from aot.errors import AotError
 from aot.sharding import Mesh, NamedSharding, PartitionSpec
+from aot.trace import pick
 
 Stage = Callable[[str], AbstractContextManager]
 
@@ -75,9 +77,11 @@ class Program:
     def traced(self) -> Any:
         import aot
         donated = tuple(i for i, a in enumerate(self.bound) if a.name in self.donate and not a.weights)
-        f = aot.jit(self.transformed, donate_argnums=donated, keep_unused=True)
+        f = aot.jit(self.transformed, donate_argnums=donated)
         with self.mesh or nullcontext():
-            return f.trace(*self.abstract_args()).lasting()
+            traced = f.trace(*self.abstract_args()).lasting()
+        leaves = [a.weights for a in self.bound for _ in _paths(a.tree)]
+        return traced.keeping(i for i, weight in enumerate(leaves) if not weight)     # weights without a use are left out
 
     def abstract_args(self) -> list[Any]:
         """What the transformed function is traced on."""
@@ -136,8 +140,9 @@ class Program:
             from aot.compile import spmd
             devices = np.array(xla.devices()[:self.devices], dtype=object).reshape(self.mesh.axis_sizes)
             here = Mesh(devices, self.mesh.axis_names)
-            ins, outs = ([partition.onto(s, here) for s in side] for side in self.shardings)
-            return Compiled(low, spmd.load(self.built.loaded, low.in_avals, low.out_avals, here, ins, outs, low.consts))
+            ins, outs = ([partition.onto(s, here) for s in side] for side in low.shardings)
+            return Compiled(low, spmd.load(self.built.loaded, pick(low.in_avals, low.kept), low.out_avals, here, ins, outs,
+                                           low.consts))
         return Compiled(low, Loaded(self.built.loaded, low.out_avals, low.consts, low.text))
 
     @cached_property
@@ -263,14 +268,17 @@ def _record(program: Program, lowered: Any) -> tuple[artifact.Function, dict[str
     """The signature part of the record, and the arrays of its leading parameters and bound weights."""
     parameters: list[int | str] = [f"const{i}" for i in range(len(lowered.consts))]
     weights = {f"const{i}": np.asarray(c) for i, c in enumerate(lowered.consts)}
-    arguments, inputs = [], []
+    arguments, inputs, unused = [], [], []
     ins, outs = program.shardings or ([None] * len(lowered.in_avals), [None] * len(lowered.out_avals))
-    leaves = zip(lowered.in_avals, lowered.donated, ins)
+    leaves = zip(itertools.count(), lowered.in_avals, lowered.donated, ins)
     for a in program.bound:
         for path, leaf in _paths(a.tree):
-            aval, given_up, sharding = next(leaves)
+            position, aval, given_up, sharding = next(leaves)
             if a.weights:
                 name = (a.name + path).replace("']['", ".").replace("['", ".").replace("']", "")
+                if lowered.kept is not None and position not in lowered.kept:
+                    unused.append(name)
+                    continue
                 weights[name] = np.asarray(_plain(leaf), aval.physical.dtype)
                 parameters.append(name)
             else:
@@ -286,7 +294,8 @@ def _record(program: Program, lowered: Any) -> tuple[artifact.Function, dict[str
                                artifact.describe_tree(lowered.out_tree, f"{program.name}: result"), parameters,
                                xla_flags=program.xla_flags, custom_calls=_custom_calls(program, lowered.text),
                                static={k: repr(v) for k, v in program.static.items()}, source=program.source,
-                               mesh=[list(axis) for axis in program.mesh.shape.items()] if program.mesh else [])
+                               mesh=[list(axis) for axis in program.mesh.shape.items()] if program.mesh else [],
+                               unused_weights=unused)
     return record, weights
 
 

@@ -92,12 +92,12 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None, disabled_che
 
     @api_boundary
     def exported(*args, **kwargs):
-        return _exported(fun_jit.trace(*args, **kwargs).lasting().whole(), wanted, tuple(disabled_checks))
+        return _exported(fun_jit.trace(*args, **kwargs).lasting(), wanted, tuple(disabled_checks))
     return exported
 
 
 def _exported(traced: Any, platforms: tuple[str, ...], disabled: tuple[DisabledSafetyCheck, ...]) -> Exported:
-    programs, lowered = {}, None
+    programs, lowered, traced = {}, None, traced.keeping(range(len(traced.in_avals)))
     for platform in platforms:
         lowered = traced.lower(lowering_platforms=(platform,))
         programs[platform] = _portable(lowered, platform, disabled)
@@ -157,7 +157,7 @@ def _vjp(e: Exported, flat: Callable) -> Exported:
     where = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type,
                               sharding=NamedSharding(mesh, p) if mesh is not None and p is not None else None)
              for a, p in zip(given, specs)]
-    return _exported(jit(backward, keep_unused=True).trace(*where), e.platforms, e.disabled_safety_checks)
+    return _exported(jit(backward).trace(*where), e.platforms, e.disabled_safety_checks)
 
 
 def _is_smooth(a: ShapedArray) -> bool: return isinstance(a.dtype, np.dtype) and dtypes.issubdtype(a.dtype, np.inexact)

@@ -3,14 +3,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Protocol, Sequence, runtime_checkable
+from typing import Any, Iterable, Protocol, Sequence, runtime_checkable
 
 import numpy as np
 
 from aot import dtypes, mlir, xla
 from aot.array import Array
 from aot.sharding import SingleDeviceSharding
-from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, pick, typeof
+from aot.trace import ClosedJaxpr, hoist_consts, is_tracer, lean, pick, typeof
 from aot.trace.refs import AbstractRef, is_ref
 from aot.traced import described, without_float0
 from aot.transforms.discharge import on_contents
@@ -58,10 +58,11 @@ class Traced:
                                       "hint: call it; it is not compiled ahead of time")
         self.lean, self.kept = (self.pure, None) if self.refs or entry.captured else owner.lean(self.pure)
 
-    def whole(self) -> Traced:
-        """The same, where the program takes every argument."""
+    def keeping(self, always: Iterable[int]) -> Traced:
+        """The same, where the program takes the arguments at these positions, whether they have a use or not."""
         other = copy.copy(self)
-        other.lean, other.kept = self.pure, None
+        if self.refs is None and not self.entry.captured:
+            other.lean, other.kept = lean(self.pure, always)
         return other
 
     args_info = property(arguments_info)

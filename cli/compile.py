@@ -36,9 +36,12 @@ def command(targets: tuple[str, ...], name: str | None, output: str | None, no_g
         build.save(path, [made], targets, golden=not no_golden, stage=stage)
 
     import aot_runtime
-    signature = aot_runtime.load(path).signature(made.name)
+    artifact = aot_runtime.load(path)
+    signature, unused = artifact.signature(made.name), artifact.manifest["functions"][made.name].get("unused_weights", ())
     if as_json:
         print_json({"file": path, "function": made.name, "signature": signature, "targets": list(targets),
-                    "size": os.path.getsize(path)})
+                    "unused_weights": list(unused), "size": os.path.getsize(path)})
     else:
         click.echo(f"{path}: {signature} for {', '.join(targets)} ({size(os.path.getsize(path))})")
+        if unused:
+            click.echo(f"left out, because {made.name} has no use for them: {', '.join(unused)}", err=True)

@@ -29,6 +29,8 @@ def command(file: str, as_json: bool) -> None:
         if needs:
             click.echo(f"{name}: needs")
             click.echo(table(needs, "  "))
+        if unused := fn.get("unused_weights"):
+            click.echo(f"{name}: weights without a use, not stored: " + ", ".join(unused))
         if fn["static"]:
             click.echo(f"{name}: fixed " + ", ".join(f"{k}={v}" for k, v in fn["static"].items()))
     click.echo("\nmembers")

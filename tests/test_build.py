@@ -50,6 +50,47 @@ def test_weights_of_one_name_and_different_values(saved):
     assert np.array_equal(loaded["affine"](X), X + 1) and np.array_equal(loaded["twice"](X), 2 * X + 1)
 
 
+HEAD = np.full((3, 4), 2, np.float32)
+
+
+def dead(params, x):
+    jnp.sin(params["head"]) * params["key"].shape[0]         # no result needs it
+    return affine(params, x)
+
+
+@pytest.mark.parametrize("fun, unused", [(affine, ["params.head", "params.key"]), (dead, ["params.head", "params.key"]),
+                                         (lambda params, x: x * params["head"].shape[1], ["params.b", "params.head", "params.key", "params.w"]),
+                                         (lambda params, x: affine(params, x) @ params["head"], ["params.key"])],
+                         ids=["not read", "in dead code", "all", "one"])
+def test_weights_without_a_use_are_left_out(saved, fun, unused):
+    params = {**W, "head": HEAD, "key": aot.random.split(aot.random.key(0), 2)}
+    loaded = saved(Program(fun, [F23], weights={"params": params}, name="f"))
+    assert loaded.manifest["functions"]["f"]["unused_weights"] == unused
+    assert sorted([*loaded.weights(), *unused]) == sorted(f"params.{k}" for k in params)
+    assert np.array_equal(loaded["f"](X), fun(params, X))
+    loaded.swap_weights({f"params.{k}": params[k] * 2 for k in W} | {"params.head": HEAD})      # all that were given fit
+    assert np.array_equal(loaded["f"](X), fun({**params, **{k: W[k] * 2 for k in W}}, X))
+    with pytest.raises(aot_runtime.ArtifactError, match="there is no weight 'params.nope'"):
+        loaded.swap_weights({"params.nope": HEAD})
+
+
+def test_one_function_uses_what_another_does_not(saved):
+    params = {**W, "head": HEAD}
+    loaded = saved(Program(affine, [F23], weights={"params": params}),
+                   Program(lambda params, x: x @ params["head"], [F23], weights={"params": params}, name="head"))
+    assert sorted(loaded.weights()) == ["params.b", "params.head", "params.w"]
+    loaded.swap_weights({"params.head": HEAD * 2})
+    assert np.array_equal(loaded["affine"](X), X + 1) and np.array_equal(loaded["head"](X), X @ HEAD * 2)
+
+
+def test_inputs_without_a_use_stay_in_the_signature(saved):
+    loaded = saved(Program(lambda params, x, y: x @ params["w"], [F23, F23], weights={"params": W}, name="f"))
+    assert loaded.signature("f") == "f(x, y) -> f32[2,3]" and list(loaded.weights()) == ["params.w"]
+    assert np.array_equal(loaded["f"](X, X), X)
+    with pytest.raises(aot_runtime.InputError, match="y: "):
+        loaded["f"](X, X[0])
+
+
 def test_random_keys_as_weights(saved):
     w = {"k": aot.random.key(1), "ks": aot.random.split(aot.random.key(2), 3)}
     draw = lambda p, n: aot.random.randint(p["k"], (3,), 0, n) + aot.random.randint(p["ks"][1], (3,), 0, n)

@@ -214,7 +214,8 @@ def test_random_keys(good):
 def test_compile_json_and_default_file(good):
     report = json.loads(good("compile", "model.py:square", "-a", "f32[3]", "--name", "sq", "--json"))
     assert report == {"file": "sq.aot", "function": "sq", "signature": "sq(x) -> f32[3]", "targets": ["cpu"],
-                      "size": os.path.getsize("sq.aot")}
+                      "unused_weights": [],
+                    "size": os.path.getsize("sq.aot")}
 
 
 def test_compile_for_a_target_named_twice(good, aot):
@@ -288,6 +289,16 @@ def test_inspect(good, affine):
         assert part in text
     report = json.loads(good("inspect", affine, "--json"))
     assert report["manifest"]["schema"] == 1 and report["fit"] == {"affine": {"cpu": None}}
+
+
+def test_weights_without_a_use_are_named(aot, good):
+    np.savez("more.npz", **np.load("params.npz"), head=np.ones((3, 4), np.float32))
+    compiling = ("compile", "model.py:affine", "--weights", "more.npz", "-a", "f32[2,3]", "-o", "m.aot")
+    code, out, err = aot(*compiling)
+    assert code == 0 and out.startswith("m.aot: affine(x) -> f32[2,3]")
+    assert "left out, because affine has no use for them: params.head\n" in err
+    assert json.loads(good(*compiling, "--json"))["unused_weights"] == ["params.head"]
+    assert "affine: weights without a use, not stored: params.head" in good("inspect", "m.aot")
 
 
 def test_verify(good, affine):

@@ -161,17 +161,18 @@ def test_an_artifact_over_eight_devices(project):
 def test_weights_are_split_and_exchanged(project):
     rng = np.random.default_rng(0)
     w = {f"{i}.{k}": rng.standard_normal(s).astype(np.float32) for i, (a, b) in enumerate([(8, 16), (16, 4)]) for k, s in (("w", (a, b)), ("b", (b,)))}
-    np.savez("w.npz", **{f"{k}": v for k, v in w.items()})
+    np.savez("w.npz", unused=np.ones(4, np.float32), **w)
     (project / "n.py").write_text("import m\ndef predict(params, x):\n"
                                   "    return m.predict([{k: params[f'{i}.{k}'] for k in 'wb'} for i in (0, 1)], x)\n")
     aot("compile", "n.py:predict", "--weights", "w.npz", "--arg", "f32[16,8]", "--mesh", "data=4,model=2", "--in-sharding", "x=data",
-        "--in-sharding", "params.0.w=-,model", "--out-sharding", "result.y=data", "-o", "w.aot")
+        "--in-sharding", "params.0.w=-,model", "--in-sharding", "params.unused=data", "--out-sharding", "result.y=data", "-o", "w.aot")
     assert "predict on cpu: ok" in aot("verify", "w.aot")
     script = """
     import numpy as np, aot_runtime
     loaded = aot_runtime.load("w.aot", strict=True)
     f, x = loaded["predict"], np.ones((16, 8), np.float32)
     w = {k: v.copy() for k, v in loaded.weights().items()}
+    assert sorted(w) == ["params.0.b", "params.0.w", "params.1.b", "params.1.w"]
     def expected(w):
         y = x
         for i in "01": y = np.tanh(y @ w[f"params.{i}.w"] + w[f"params.{i}.b"])

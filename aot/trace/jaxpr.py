@@ -202,15 +202,19 @@ def dce(jaxpr: Jaxpr, used_outputs: Sequence[bool] | None = None, keep_inputs: b
     return Jaxpr(invars, eqns[::-1], outs, jaxpr.debug_name), used
 
 
-def lean(jaxpr: Jaxpr) -> tuple[Jaxpr, tuple[int, ...] | None]:
-    """What no result needs is left out, inputs too -> (jaxpr, the positions of the inputs that are left; None: all)."""
+def lean(jaxpr: Jaxpr, always: Iterable[int] = ()) -> tuple[Jaxpr, tuple[int, ...] | None]:
+    """What no result needs is left out, inputs too but those at the positions `always` -> (jaxpr, the positions of the inputs
+    that are left; None: all)."""
+    wanted = frozenset(always)
+
     def find():
-        found, used = dce(jaxpr, keep_inputs=False)
-        if not all(used):
-            return found, tuple(i for i, u in enumerate(used) if u)
+        found, used = dce(jaxpr)
+        kept = tuple(i for i, u in enumerate(used) if u or i in wanted)
+        if len(kept) < len(used):
+            return found.replace(invars=[jaxpr.invars[i] for i in kept]), kept
         same = len(found.eqns) == len(jaxpr.eqns) and all(a is b for a, b in zip(found.eqns, jaxpr.eqns))
         return jaxpr if same else found, None
-    return jaxpr.memo("lean", find)
+    return jaxpr.memo(("lean", wanted), find)
 
 
 def pick(values: Sequence, kept: tuple[int, ...] | None) -> Sequence:

@@ -378,7 +378,7 @@ EXECUTABLE = {"target": str, "member": str, "platform": str, "machine": str, "cp
 FUNCTION = {"arguments": [{"name": str, "tree": TREE, "keyword?": bool}], "inputs": [ENTRY], "outputs": [ENTRY],
             "out_tree": TREE, "parameters": [(int, str)], "executables": [EXECUTABLE], "program?": str, "stablehlo?": str,
             "xla_flags?": {...: ANY}, "custom_calls?": [str], "golden?": str, "static?": {...: str}, "base?": str,
-            "source?": {...: ANY}, "mesh?": [[(str, int)]]}
+            "source?": {...: ANY}, "mesh?": [[(str, int)]], "unused_weights?": [str]}
 MANIFEST = {"format": ("aot",), "schema": int, "producer": str, "toolchain": {...: str},
             "members": {...: {"size": int, "sha256": str, "chunks?": {"size": int, "sha256": [str]}}},
             "functions": {...: FUNCTION}, "external?": {"file": str, "arrays": {...: ARRAY}}, "created?": str,
@@ -1196,15 +1196,17 @@ class Artifact:
     def swap_weights(self, weights: str | os.PathLike | Mapping[str, Any]) -> None:
         """Replace stored arrays, all or some, by those of a safetensors file or a mapping: same names, shapes, dtypes.
 
-        Functions that are loaded take them from the next call on; a call that runs keeps those it began with.
+        Names of arrays that were given at build time, and that no function uses, are passed over.
+        Functions that are loaded take the new ones from the next call on; a call that runs keeps those it began with.
         Raises ArtifactError naming the first array that does not fit; then nothing is replaced."""
         where = "swap_weights" if isinstance(weights, Mapping) else os.fspath(weights)
         new = weights if isinstance(weights, Mapping) else tensors(_map_file(where), where)
         with self._lock:
             old = self.weights()
-            if unknown := [k for k in new if k not in old]:
+            unused = {k for f in self.manifest["functions"].values() for k in f.get("unused_weights", ())}
+            if unknown := [k for k in new if k not in old and k not in unused]:
                 raise ArtifactError(f"there is no weight {unknown[0]!r}", where=where, hint=f"there are: {_names(list(old))}")
-            fresh = {k: np.array(v) if new is weights else v for k, v in new.items()}    # the caller may change its own
+            fresh = {k: np.array(v) if new is weights else v for k, v in new.items() if k in old}   # its own may change
             for k, a in fresh.items():
                 _require_type(k, a, {"shape": list(old[k].shape), "dtype": old[k].dtype.name}, where)
             self._weights = {**old, **fresh}
