@@ -113,6 +113,23 @@ def as_bytes(functions: Iterable[Function], weights: Mapping[str, np.ndarray] | 
     return f.getvalue()
 
 
+def with_revision(blob: bytes, revision: Mapping[str, Any]) -> bytes:
+    """The bytes of an artifact as `write` would have written them at this revision of the sources."""
+    with zipfile.ZipFile(io.BytesIO(blob)) as old:
+        manifest = json.loads(old.read("manifest.json"))
+        if manifest.get("provenance", {}) == revision:
+            return blob
+        manifest.pop("provenance", None)
+        manifest |= {"provenance": dict(revision)} if revision else {}
+        new = io.BytesIO()
+        with zipfile.ZipFile(new, "w") as z:
+            for name in old.namelist():
+                if name != "manifest.json":
+                    add_member(z, name, [old.read(name)])
+            _add_manifest(z, manifest)
+    return new.getvalue()
+
+
 def _manifest(revision: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A manifest that lists nothing yet."""
     tools = {"jaxlib": host_info()["jaxlib"], "python": platform.python_version(), "numpy": np.__version__,
@@ -127,7 +144,11 @@ def _write(f: BinaryIO, manifest: dict[str, Any], functions: list[Function], wei
             manifest["members"][name] = add_member(z, name, parts)
         bill = provenance.sbom(", ".join(manifest["functions"]), manifest["toolchain"], manifest.get("created", ""))
         manifest["members"]["sbom.json"] = add_member(z, "sbom.json", [bill])
-        add_member(z, "manifest.json", [json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()])
+        _add_manifest(z, manifest)
+
+
+def _add_manifest(z: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
+    add_member(z, "manifest.json", [json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()])
 
 
 def _created() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`aot cache`: the cache of compiled programs."""
+"""`aot cache`: the cache of compiled programs and finished builds."""
 from __future__ import annotations
 
 import time
@@ -12,7 +12,7 @@ from ._output import print_json, size
 
 @click.group("cache")
 def command() -> None:
-    """Look at and look after the cache of compiled programs.
+    """Look at and look after the cache of compiled programs and finished builds.
 
     \b
     AOT_CACHE_DIR       its directory

@@ -87,6 +87,15 @@ def why(found): return {os.path.basename(e["artifact"]): e["why"] for e in found
 def hits(found): return {(e["function"], e["target"]): e["hit"] for e in found.get("compiled", [])}
 
 
+def forget_builds():
+    """Leave only compiled programs in the cache: finished builds are made again from these."""
+    from aot import cache
+    store = cache.from_environment()
+    for e in store.entries():
+        if store.header(e)["fields"]["kind"] in ("build", "file"):
+            os.unlink(e.path)
+
+
 def edit(name, old, new):
     def change(p): (p / name).write_text((p / name).read_text().replace(old, new))
     return change

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import aot_runtime
-from tests.projects import MODEL, PARAMS, append, edit, hits, why, write_project
+from tests.projects import MODEL, PARAMS, append, edit, forget_builds, hits, why, write_project
 
 # ---- building, and not building ------------------------------------------------------------------------------------
 
@@ -70,10 +70,13 @@ def test_what_is_built_again(change, copy, events):
     assert "stale" not in events()
 
 
-def test_a_checkout_elsewhere_hits_and_is_equal_to_the_byte(copy, built, events):
+@pytest.mark.parametrize("again", ["copied", "made again"])
+def test_a_checkout_elsewhere_hits_and_is_equal_to_the_byte(copy, built, events, again):
     shutil.rmtree("build")
     os.remove("aot.lock")
-    assert all(hits(events("--require-cache-hit")).values())
+    if again == "made again":
+        forget_builds()
+    assert hits(events("--require-cache-hit")) == {("predict", "cpu"): True, ("square", "cpu"): True}
     for name in ("build/predict.aot", "build/square.aot", "aot.lock"):
         assert (copy / name).read_bytes() == (built / name).read_bytes()
 
@@ -92,8 +95,10 @@ def test_a_file_that_changes_during_the_build(copy, events):
 
 
 def test_clean_then_warm(copy, aot, events):
-    assert aot("clean")[0] == 0 and not os.path.exists("build") and os.path.exists("model.py")
-    assert all(hits(events("--require-cache-hit")).values())
+    for step in (forget_builds, lambda: None):
+        step()
+        assert aot("clean")[0] == 0 and not os.path.exists("build") and os.path.exists("model.py")
+        assert hits(events("--require-cache-hit")) == {("predict", "cpu"): True, ("square", "cpu"): True}
     aot("cache", "clear")
     assert aot("clean")[0] == 0
     code, out, err = aot("build", "--require-cache-hit")
@@ -336,7 +341,11 @@ def test_init(tmp_path, monkeypatch, aot):
 
 def test_cache_commands(copy, aot):
     assert aot("cache", "dir")[1].strip() == os.environ["AOT_CACHE_DIR"]
-    assert json.loads(aot("cache", "stats", "--json")[1])["entries"] == 2
+    assert json.loads(aot("cache", "stats", "--json")[1])["entries"] == 6
+    listed = [(r["name"], r["target"]) for r in json.loads(aot("cache", "list", "--json")[1])]
+    assert sorted(listed) == sorted([(f"build/{n}.aot", t) for n in ("predict", "square") for t in ("build", "file")]
+                                    + [(f"jit_{n}", "cpu") for n in ("predict", "square")])
+    forget_builds()
     assert "2 entries" in aot("cache", "stats")[1]
     assert {r["name"] for r in json.loads(aot("cache", "list", "--json")[1])} == {"jit_predict", "jit_square"}
     assert len(aot("cache", "list")[1].splitlines()) == 2
@@ -388,7 +397,7 @@ def test_compile_uses_workers_for_other_targets_and_the_cache(copy, aot):
     assert aot(*args)[0] == 0
     assert [t for t, _ in aot_runtime.load("m.aot").fit()["square"]] == ["cpu", "cpu:x86-64-v3"]
     before = json.loads(aot("cache", "stats", "--json")[1])["entries"]
-    assert before == 3 and aot(*args)[0] == 0 and json.loads(aot("cache", "stats", "--json")[1])["entries"] == before
+    assert before == 7 and aot(*args)[0] == 0 and json.loads(aot("cache", "stats", "--json")[1])["entries"] == before
 
 
 # ---- other build systems, and the example --------------------------------------------------------------------------

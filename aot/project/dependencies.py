@@ -1,14 +1,18 @@
-"""Which files a build depends on, and whether they are still what they were.  Nothing here imports numpy or jaxlib."""
+"""What a build has read, files and variables of the environment, and whether it is still what it was.
+
+Nothing here imports numpy or jaxlib."""
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 BIG = 1 << 20  # files above this size are not hashed again while size and time of modification stay the same
 TICK = 0.05    # seconds by which times of modification may lag behind the clock
@@ -33,11 +37,12 @@ def is_installed(path: str) -> bool:
 
 
 @contextlib.contextmanager
-def recording(root: str, output: str) -> Iterator[Callable[[], set[str]]]:
-    """Record what is read in the block: every module that is no installed package, and every file below the root.
+def recording(root: str, output: str) -> Iterator[Callable[[], Reads]]:
+    """Record what is read in the block: every module that is no installed package, every file below the root, and the
+    variables of the environment that code asks for by name, but Python's own code and what runs it here.
 
-    Yields a function that returns the paths, relative to the root where they lie below it.  Can be used once a
-    process, since Python has no way to remove the hook.
+    Yields a function that returns the paths, relative to the root where they lie below it, and the variables.  Can be used
+    once a process, since Python has no way to remove the hook.
     """
     opened: set[str] = set()
     active = True
@@ -48,16 +53,73 @@ def recording(root: str, output: str) -> Iterator[Callable[[], set[str]]]:
     sys.addaudithook(hook)
     below, out = os.path.abspath(root) + os.sep, os.path.abspath(os.path.join(root, output)) + os.sep
 
-    def files() -> set[str]:
+    def files() -> list[str]:
         modules = {os.path.abspath(f) for m in list(sys.modules.values())
                    if isinstance(f := getattr(m, "__file__", None), str)}
         found = {p for p in opened if p.startswith(below) or p.endswith((".npz", ".npy", ".safetensors"))} | modules
-        return {os.path.relpath(p, root) if p.startswith(below) else p for p in found
-                if not is_installed(p) and not p.startswith(out) and not p.endswith(".pyc") and os.path.isfile(p)}
+        return sorted({os.path.relpath(p, root) if p.startswith(below) else p for p in found
+                       if not is_installed(p) and not p.startswith(out) and not p.endswith(".pyc") and os.path.isfile(p)})
     try:
-        yield files
+        with _variables_asked_for() as variables:
+            yield lambda: Reads(files(), dict(variables))
     finally:
         active = False
+
+
+class Reads(NamedTuple):
+    """Paths, and variables by name as `variable` tells of them."""
+    files: list[str]
+    variables: dict[str, str]
+
+
+#: variables that tell where and for whom a program runs, and those that `environment` knows
+_NEUTRAL = re.compile(r"(AOT_|JAX_|XLA_|TPU_|PYTHON|LC_|XDG_|TMP|TEMP).*|HOME|PATH|USER|LOGNAME|SHELL|TERM|COLUMNS|LINES|PWD|"
+                      r"LANG|LANGUAGE|NO_COLOR|FORCE_COLOR|DISPLAY|HOSTNAME|SOURCE_DATE_EPOCH")
+
+
+@contextlib.contextmanager
+def _variables_asked_for() -> Iterator[dict[str, str]]:
+    """The variables that are asked for in the block, with the values that the process had before it.
+
+    Going through all of them asks for none."""
+    kind, found, before = type(os.environ), {}, {k: variable(k) for k in os.environ}
+    one, every, passed = kind.__getitem__, kind.__iter__, deque()
+
+    def getitem(self: Any, name: str) -> str:
+        if passed and passed[0] == name:
+            passed.popleft()
+        elif self is os.environ and isinstance(name, str) and not _NEUTRAL.fullmatch(name) and _asked(sys._getframe(1)):
+            found[name] = before.get(name, "")
+        return one(self, name)
+
+    def iterate(self: Any) -> Iterator[str]:
+        passed.clear()
+        for name in every(self):
+            passed.append(name)     # whose value is asked for now, or when all names are known
+            yield name
+    kind.__getitem__, kind.__iter__ = getitem, iterate
+    try:
+        yield found
+    finally:
+        kind.__getitem__, kind.__iter__ = one, every
+
+
+def _asked(frame: Any) -> bool:
+    """Whether code that can decide what is traced asks."""
+    while frame is not None and frame.f_globals.get("__name__") in ("os", "collections.abc"):
+        frame = frame.f_back
+    file = frame.f_code.co_filename if frame is not None else "<frozen>"
+    if file.startswith("<frozen") or not is_installed(file):
+        return not file.startswith("<frozen")
+    package = file.rpartition(f"{os.sep}site-packages{os.sep}")[2]
+    return package != file and package.split(os.sep)[0] not in (*PACKAGES, "aot", "aot_runtime")
+
+
+def variable(name: str) -> str:
+    """The value of a variable of the environment, which may be a secret, as a hash; empty where it is not set."""
+    from hashlib import sha256
+    value = os.environ.get(name)
+    return "" if value is None else sha256(os.fsencode(value)).hexdigest()[:16]
 
 
 def _writes(args: tuple) -> bool:
@@ -77,32 +139,46 @@ def digest(path: str) -> str:
     return h.hexdigest()
 
 
-def snapshot(root: str, files: Iterable[str], since: float) -> dict[str, list]:
-    """{path: [size, mtime_ns, sha256, time of this record]}; files that are gone are left out.
+def snapshot(root: str, reads: Reads, since: float) -> dict[str, dict]:
+    """{"files": {path: [size, mtime_ns, sha256, time of this record]}, "variables": {name: see `variable`}}; files that are
+    gone are left out.
 
     since: when the first of them may have been read.  One that was modified later has no hash, since nobody knows which
     version was read: what was made from it is not fresh.
     """
     found = {}
-    for path in files:
+    for path in reads.files:
         full = os.path.join(root, path)
         try:
-            s = os.stat(full)
-            found[path] = [s.st_size, s.st_mtime_ns, digest(full) if s.st_mtime < since - TICK else "", time.time()]
+            found[path] = entry(full, digest(full) if os.stat(full).st_mtime < since - TICK else "")
         except OSError:
             pass
-    return found
+    return {"files": found, "variables": reads.variables}
 
 
-def merge(a: dict[str, list], b: dict[str, list]) -> dict[str, list]:
+def entry(full: str, sha: str) -> list:
+    """What `snapshot` has for a file with this hash.  Raises OSError."""
+    s = os.stat(full)
+    return [s.st_size, s.st_mtime_ns, sha, time.time()]
+
+
+def merge(a: dict[str, dict], b: dict[str, dict]) -> dict[str, dict]:
     """What two tasks have read.  A file that was not the same for both has no hash."""
-    torn = {p for p in a if p in b and a[p][2] != b[p][2]}
-    return {p: [*e[:2], "", e[3]] if p in torn else e for p, e in {**a, **b}.items()}
+    x, y = a["files"], b["files"]
+    torn = {p for p in x if p in y and x[p][2] != y[p][2]}
+    files = {p: [*e[:2], "", e[3]] if p in torn else e for p, e in {**x, **y}.items()}
+    return {"files": files, "variables": {**a["variables"], **b["variables"]}}
 
 
-def changed(root: str, path: str, entry: list) -> str | None:
+def changes(root: str, reads: dict[str, dict]) -> str | None:
+    """Why what was read is not what it was, or None."""
+    other = next((f"the variable {k} changed" for k, v in reads["variables"].items() if v != variable(k)), None)
+    return other or next((why for path, known in reads["files"].items() if (why := changed(root, path, known))), None)
+
+
+def changed(root: str, path: str, known: list) -> str | None:
     """Why a file is not what it was, or None."""
-    size, mtime, sha, at = entry
+    size, mtime, sha, at = known
     full = os.path.join(root, path)
     try:
         s = os.stat(full)
@@ -152,6 +228,23 @@ def compiler_state() -> str:
         for name in sorted(files):
             s = os.stat(os.path.join(folder, name))
             h.update(f"{folder[len(here):]}/{name} {s.st_size} {s.st_mtime_ns}\n".encode())
+    return h.hexdigest()[:16]
+
+
+@cache
+def compiler_contents() -> str:
+    """The same on every machine that has the same files of this package."""
+    from hashlib import sha256
+    from importlib.util import find_spec
+    h = sha256()
+    for package in ("aot", "aot.cli", "aot.exporters"):
+        spec = find_spec(package)
+        for here in (spec and spec.submodule_search_locations) or ():
+            for folder, folders, files in os.walk(here):
+                folders[:] = sorted(f for f in folders if f != "__pycache__")
+                for name in sorted(files):
+                    path = os.path.join(folder, name)
+                    h.update(f"{package} {path[len(here):]} {digest(path)}\n".encode())
     return h.hexdigest()[:16]
 
 

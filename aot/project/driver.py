@@ -13,6 +13,7 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from aot import manifest as manifests
@@ -56,7 +57,7 @@ class Job:
     done: bool = False
     outputs: list[str] = field(default_factory=list)
     size: int = 0
-    files: dict[str, list] = field(default_factory=dict)
+    reads: dict[str, dict] = field(default_factory=lambda: {"files": {}, "variables": {}})
     made: dict[str, dict] = field(default_factory=dict)
 
 
@@ -88,8 +89,7 @@ class Builder:
                     self.lock.check_tools(self._tools([i for job in jobs for i in job.items]))
                 stale = [job for job in jobs if self._is_stale(job)]
                 self._check_targets(stale)
-                if stale:
-                    self._work(stale)
+                self._work([job for job in stale if not self._restored(job)])
         finally:
             self._tidy()
         return self._outcome(jobs, stale, every)
@@ -133,7 +133,9 @@ class Builder:
         for i, module in enumerate(self.manifest.project.get("modules", [])):
             name = f"modules/{module}"
             wanted = {"module": module, "as_jax": self.manifest.project.get("as_jax", False), **self.identity}
-            if self.options.force or self.state.stale(name, wanted):
+            if not self.options.force and self.state.stale(name, wanted) and (known := self.results.find(name, wanted)):
+                self.state.record(name, wanted, known["reads"], [], known["result"])
+            elif self.options.force or self.state.stale(name, wanted):
                 self.pool.submit({**self._task(), "do": "discover", "module": module}, log=self._log(f"module{i}"),
                                  timeout=self.options.timeout)
                 _, reply, _ = self.pool.next() or (None, {}, 0)
@@ -141,6 +143,7 @@ class Builder:
                     raise TaskError(module, reply["error"])
                 result = reply["result"]
                 self.state.record(name, wanted, result["dependencies"], [], result["entries"])
+                self.results.keep(name, wanted, result["dependencies"], [], result["entries"])
             found += self.state.records[name]["result"]
         return found
 
@@ -155,6 +158,24 @@ class Builder:
             self.report({"reason": "stale", "artifact": job.path, "why": why,
                          "tasks": 1 + sum(len(_files(i)) + (len(_executables(i)) or 1) for i in job.items)})
         return why is not None
+
+    def _restored(self, job: Job) -> bool:
+        """Take an artifact that was built from the same files before, here or elsewhere, from the cache."""
+        known = self.results.find(job.path, job.wanted)
+        if known is None:
+            return False
+        job.reads, job.outputs, job.made = known["reads"], list(known["blobs"]), known["result"]
+        if self.options.locked and (refused := [k for k, made in job.made.items() if not self._check_lock(k, made)]):
+            job.failed = bool(refused)
+            return True
+        self.results.write(known["blobs"])
+        job.size = os.path.getsize(os.path.join(self.root, job.path))
+        for item in job.items:
+            for target in (*_executables(item), *_files(item)):
+                self.report({"reason": "compiled", "artifact": job.path, "function": item["name"], "target": target,
+                             "seconds": 0.0, "hit": True})
+        self._built(job, 0.0)
+        return True
 
     def _check_targets(self, jobs: list[Job]) -> None:
         for name in dict.fromkeys(t for job in jobs for item in job.items for t in item["targets"]):
@@ -178,6 +199,14 @@ class Builder:
         where = {"directory": self.options.cache, "offline": self.options.offline} if self.options.cache else None
         return {"root": self.root, "output": self.output, "cache": where, "require_hit": self.options.require_hit,
                 "as_jax": self.manifest.project.get("as_jax", False)}
+
+    @cached_property
+    def results(self) -> Any:
+        """Imported where something is not fresh."""
+        from aot.cache import from_environment
+        from aot.project.results import Results
+        o = self.options
+        return Results(self.root, from_environment(o.cache, o.offline) if o.cache and not o.force else None)
 
     def _log(self, name: str) -> str:
         folder = os.path.join(self.hidden, "log")
@@ -238,7 +267,7 @@ class Builder:
             self._assemble(job)
 
     def _lowered(self, job: Job, item: dict, result: dict) -> None:
-        job.files = dependencies.merge(job.files, result["dependencies"])
+        job.reads = dependencies.merge(job.reads, result["dependencies"])
         made = job.made[item["name"]] = {k: result[k] for k in ("signature", "program", "weights")}
         if self.options.locked and not self._check_lock(item["name"], made):
             job.failed = True
@@ -267,18 +296,22 @@ class Builder:
                 path = os.path.join(os.path.dirname(job.path), item["name"] + targets.parse(target).file_suffix)
                 self._submit(job, item, self.options.exporter, target, {"artifact": job.path, "path": path, "target": target})
         if not job.left:
-            self._built(job, seconds)
+            self._finish(job, seconds)
 
     def _exported(self, job: Job, item: dict, target: str | None, result: dict, seconds: float) -> None:
         job.outputs += result["files"]
         self.report({"reason": "compiled", "artifact": job.path, "function": item["name"], "target": target,
                      "seconds": round(seconds, 3), "size": result["size"]})
         if not job.left and not job.failed:
-            self._built(job, seconds)
+            self._finish(job, seconds)
+
+    def _finish(self, job: Job, seconds: float) -> None:
+        self.results.keep(job.path, job.wanted, job.reads, job.outputs, job.made)
+        self._built(job, seconds)
 
     def _built(self, job: Job, seconds: float) -> None:
         job.done = True
-        self.state.record(job.path, job.wanted, job.files, job.outputs, job.made)
+        self.state.record(job.path, job.wanted, job.reads, job.outputs, job.made)
         self.report({"reason": "artifact", "artifact": job.path, "files": job.outputs, "size": job.size,
                      "functions": [i["name"] for i in job.items], "seconds": round(seconds, 3),
                      "signatures": [m["signature"] for m in job.made.values()]})

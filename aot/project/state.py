@@ -16,7 +16,7 @@ from aot.errors import AotError
 from aot.files import write_text
 from aot.project import dependencies
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class State:
@@ -35,11 +35,11 @@ class State:
         except (OSError, ValueError, KeyError, TypeError):
             return {}  # never built, or damaged: everything is built again
 
-    def record(self, name: str, wanted: dict, files: dict[str, list], outputs: Iterable[str], result: Any) -> None:
-        """Note that `outputs` were made from `files` (a snapshot) as `wanted` describes, and save."""
+    def record(self, name: str, wanted: dict, reads: dict[str, dict], outputs: Iterable[str], result: Any) -> None:
+        """Note that `outputs` were made from what was read (a snapshot) as `wanted` describes, and save."""
         self.records = self._read()
-        self.records[name] = {**wanted, "files": dict(sorted(files.items())), "outputs": {p: self._stamp(p) for p in outputs},
-                              "result": result}
+        self.records[name] = {**wanted, **{k: dict(sorted(v.items())) for k, v in reads.items()},
+                              "outputs": {p: self._stamp(p) for p in outputs}, "result": result}
         self._save()
 
     def _save(self) -> None:
@@ -63,8 +63,7 @@ class State:
                 return f"{path} is {'missing' if self._stamp(path) is None else 'not what was written'}"
         if why := difference(json.loads(json.dumps(wanted)), {k: record.get(k) for k in wanted}):
             return f"{why} changed"
-        return next((why for path, entry in record["files"].items()
-                     if (why := dependencies.changed(self.root, path, entry))), None)
+        return dependencies.changes(self.root, record)
 
 
 def difference(a: Any, b: Any, at: str = "") -> str | None:

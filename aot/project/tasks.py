@@ -109,17 +109,17 @@ def lower(task: Task) -> dict:
     with dependencies.recording(task["root"], task["output"]) as read:
         program = program_of(item)
         record, weights = build.describe_program(program)
-        files = dependencies.snapshot(task["root"], read(), start)
+        reads = dependencies.snapshot(task["root"], read(), start)
     record.base = item["base"] if item["base"] != item["name"] else ""
     record.source = {"function": item["function"], "transforms": item["transforms"],
-                     "files": {path: entry[2] for path, entry in sorted(files.items()) if not os.path.isabs(path)}}
+                     "files": {path: entry[2] for path, entry in sorted(reads["files"].items()) if not os.path.isabs(path)}}
     info = _compile_here(task, program, record) if task["target"] else {}
     if isinstance(item["golden"], list):
         _give_inputs(program, item)
     if item["golden"] and task["target"] and targets.parse(task["target"]).kind in ("cpu", "pjrt"):
         record.golden = build._golden(program, record)
     _save_stage(stage, program, record, weights, item["targets"])
-    return {"dependencies": files, "signature": _signature(record), "compile": info,
+    return {"dependencies": reads, "signature": _signature(record), "compile": info,
             "program": _digest(record.program or b""), "weights": _weights_digest(weights)}
 
 
