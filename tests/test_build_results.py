@@ -217,3 +217,42 @@ def test_what_the_module_sets_itself_is_no_dependency(project, events, monkeypat
     Path("model.py").write_text("import os\nos.environ['FACTOR'] = '2'\n" + MODEL.replace("x * x", "x * float(os.environ['FACTOR'])"))
     events("square")
     assert "stale" not in events("square")
+
+
+# ---- files that libraries open themselves --------------------------------------------------------------------------
+
+NATIVE = "import ctypes\n\ndef read(path):\n    c = ctypes.CDLL(None)\n    assert c.close(c.open(path.encode(), 0)) == 0\n"
+
+#  module, file that it reads, files of the project that are dependencies then
+UNSEEN = {"h5py": ("w.h5", ["w.h5", "other.H5"]), "pyarrow": ("deep/t.parquet", ["deep/t.parquet"]),
+          "tensorstore": ("ckpt/d/0", ["ckpt/manifest.ocdbt", "ckpt/d/0", "ckpt/d/e/1"])}
+
+
+@pytest.mark.parametrize("module", UNSEEN)
+def test_files_that_native_code_reads(module, project, events):
+    name, expected = UNSEEN[module]
+    Path(f"{module}.py").write_text(NATIVE)
+    Path("model.py").write_text(f"import {module}\n{module}.read({name!r})\n" + MODEL)
+    for path in ("w.h5", "other.H5", "deep/t.parquet", "ckpt/manifest.ocdbt", "ckpt/d/0", "ckpt/d/e/1", "notes.txt",
+                 "env/pyvenv.cfg", "env/x.h5", ".git/x.parquet", "build/x.h5"):
+        Path(path).parent.mkdir(exist_ok=True, parents=True)
+        Path(path).write_text("1")
+    events("square")
+    record = json.loads(Path("build/.aot/state.json").read_text())["records"]["build/square.aot"]
+    assert sorted(record["files"]) == sorted(["model.py", "layers.py", f"{module}.py", *expected])
+    Path(name).write_text("2")
+    assert why(events("square")) == {"square.aot": f"{name} changed"} and "stale" not in events("square")
+
+
+@pytest.mark.parametrize("how", ["from safetensors.numpy import load_file", "import safetensors.numpy; load_file = safetensors.numpy.load_file",
+                                 "import safetensors; load_file = lambda p: safetensors.safe_open(p, 'np').get_tensors()"])
+def test_safetensors_that_a_module_reads(how, project, events, tmp_path):
+    from safetensors.numpy import save_file
+    path = tmp_path / "elsewhere" / "w.safetensors"
+    path.parent.mkdir()
+    Path("model.py").write_text(f"{how}\nW = load_file({str(path)!r})['w']\n" + MODEL.replace("x * x", "x * W"))
+    for value in (2, 3):
+        save_file({"w": np.full(4, value, "f")}, path)
+        assert "artifact" in events("square")
+        assert aot_runtime.load("build/square.aot")["square"](np.ones(4, "f"))[0] == value
+    assert "stale" not in events("square")

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from aot.project import unseen
+
 BIG = 1 << 20  # files above this size are not hashed again while size and time of modification stay the same
 TICK = 0.05    # seconds by which times of modification may lag behind the clock
 RACY = 2.0     # seconds in which a file may change without its time of modification telling
@@ -39,7 +41,8 @@ def is_installed(path: str) -> bool:
 @contextlib.contextmanager
 def recording(root: str, output: str) -> Iterator[Callable[[], Reads]]:
     """Record what is read in the block: every module that is no installed package, every file below the root, and the
-    variables of the environment that code asks for by name, but Python's own code and what runs it here.
+    variables of the environment that code asks for by name, but Python's own code and what runs it here.  Files that
+    libraries open themselves are found by aot/project/unseen.py.
 
     Yields a function that returns the paths, relative to the root where they lie below it, and the variables.  Can be used
     once a process, since Python has no way to remove the hook.
@@ -57,10 +60,11 @@ def recording(root: str, output: str) -> Iterator[Callable[[], Reads]]:
         modules = {os.path.abspath(f) for m in list(sys.modules.values())
                    if isinstance(f := getattr(m, "__file__", None), str)}
         found = {p for p in opened if p.startswith(below) or p.endswith((".npz", ".npy", ".safetensors"))} | modules
+        found |= unseen.possible(root, output)
         return sorted({os.path.relpath(p, root) if p.startswith(below) else p for p in found
                        if not is_installed(p) and not p.startswith(out) and not p.endswith(".pyc") and os.path.isfile(p)})
     try:
-        with _variables_asked_for() as variables:
+        with _variables_asked_for() as variables, unseen.watching(opened):
             yield lambda: Reads(files(), dict(variables))
     finally:
         active = False
