@@ -256,3 +256,25 @@ def test_safetensors_that_a_module_reads(how, project, events, tmp_path):
         assert "artifact" in events("square")
         assert aot_runtime.load("build/square.aot")["square"](np.ones(4, "f"))[0] == value
     assert "stale" not in events("square")
+
+
+LISTS = {"glob": "import glob; N = len(glob.glob('data/*.npy'))", "pathlib": "from pathlib import Path; N = len(list(Path('data').glob('*')))",
+         "listdir": "import os; N = len(os.listdir('data'))", "walk": "import os; N = sum(len(f) for _, _, f in os.walk('data'))",
+         "scandir": "import os; N = len(list(os.scandir('data')))", "here": "import os; os.listdir(); N = len(os.listdir('data'))"}
+
+
+@pytest.mark.parametrize("how", LISTS)
+def test_folders_that_a_module_looks_through(how, project, events):
+    os.mkdir("data")
+    np.save("data/a.npy", 1)
+    Path("model.py").write_text(f"{LISTS[how]}\n" + MODEL.replace("x * x", "x * N"))
+    def result(): return aot_runtime.load("build/square.aot")["square"](np.ones(4, "f"))[0]
+    events("square")
+    assert result() == 1 and "stale" not in events("square")
+    Path("data/.hidden").write_text(""), os.mkdir(".cache")
+    assert "stale" not in events("square") and "stale" in events("predict")
+    os.remove("data/.hidden")
+    np.save("data/b.npy", 1)
+    assert why(events("square")) == {"square.aot": "what is in data changed"} and result() == 2
+    os.remove("data/b.npy")
+    assert is_copied(events("square")) and result() == 1

@@ -10,7 +10,7 @@ import sys
 import sysconfig
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -40,19 +40,24 @@ def is_installed(path: str) -> bool:
 
 @contextlib.contextmanager
 def recording(root: str, output: str) -> Iterator[Callable[[], Reads]]:
-    """Record what is read in the block: every module that is no installed package, every file below the root, and the
-    variables of the environment that code asks for by name, but Python's own code and what runs it here.  Files that
-    libraries open themselves are found by aot/project/unseen.py.
+    """Record what is read in the block: every module that is no installed package, every file below the root, the folders
+    there that are looked through, and the variables of the environment that code asks for by name, but Python's own code and
+    what runs it here.  Files that libraries open themselves are found by aot/project/unseen.py.
 
-    Yields a function that returns the paths, relative to the root where they lie below it, and the variables.  Can be used
-    once a process, since Python has no way to remove the hook.
+    Yields a function that returns all of these, paths relative to the root where they lie below it.  Can be used once a
+    process, since Python has no way to remove the hook.
     """
     opened: set[str] = set()
+    listed: set[str] = set()
     active = True
 
     def hook(event: str, args: tuple) -> None:
-        if active and event == "open" and isinstance(args[0], (str, bytes, os.PathLike)) and not _writes(args):
+        if not active:
+            return
+        if event == "open" and isinstance(args[0], (str, bytes, os.PathLike)) and not _writes(args):
             opened.add(os.path.abspath(os.fsdecode(args[0])))
+        elif event in ("os.listdir", "os.scandir") and not isinstance(args[0], int) and not _imports(sys._getframe(1)):
+            listed.add(os.path.abspath(os.fsdecode(args[0] or ".")))
     sys.addaudithook(hook)
     below, out = os.path.abspath(root) + os.sep, os.path.abspath(os.path.join(root, output)) + os.sep
 
@@ -63,9 +68,13 @@ def recording(root: str, output: str) -> Iterator[Callable[[], Reads]]:
         found |= unseen.possible(root, output)
         return sorted({os.path.relpath(p, root) if p.startswith(below) else p for p in found
                        if not is_installed(p) and not p.startswith(out) and not p.endswith(".pyc") and os.path.isfile(p)})
+
+    def folders() -> list[str]:
+        return sorted({os.path.relpath(p, root) for p in listed if (p + os.sep).startswith(below) and not is_installed(p)
+                       and not (p + os.sep).startswith(out) and os.path.isdir(p)})
     try:
         with _variables_asked_for() as variables, unseen.watching(opened):
-            yield lambda: Reads(files(), dict(variables))
+            yield lambda: Reads(files(), folders(), dict(variables))
     finally:
         active = False
 
@@ -73,7 +82,13 @@ def recording(root: str, output: str) -> Iterator[Callable[[], Reads]]:
 class Reads(NamedTuple):
     """Paths, and variables by name as `variable` tells of them."""
     files: list[str]
+    folders: list[str]
     variables: dict[str, str]
+
+
+def _imports(frame: Any) -> bool:
+    """Whether Python looks for modules."""
+    return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
 
 
 #: variables that tell where and for whom a program runs, and those that `environment` knows
@@ -143,9 +158,9 @@ def digest(path: str) -> str:
     return h.hexdigest()
 
 
-def snapshot(root: str, reads: Reads, since: float) -> dict[str, dict]:
-    """{"files": {path: [size, mtime_ns, sha256, time of this record]}, "variables": {name: see `variable`}}; files that are
-    gone are left out.
+def snapshot(root: str, output: str, reads: Reads, since: float) -> dict[str, dict]:
+    """{"files": {path: [size, mtime_ns, sha256, time of this record]}, "folders": {path: see `names_in`}, "variables": {name:
+    see `variable`}}; files that are gone are left out.
 
     since: when the first of them may have been read.  One that was modified later has no hash, since nobody knows which
     version was read: what was made from it is not fresh.
@@ -157,7 +172,20 @@ def snapshot(root: str, reads: Reads, since: float) -> dict[str, dict]:
             found[path] = entry(full, digest(full) if os.stat(full).st_mtime < since - TICK else "")
         except OSError:
             pass
-    return {"files": found, "variables": reads.variables}
+    return {"files": found, "folders": names_in(root, output, reads.folders), "variables": reads.variables}
+
+
+def names_in(root: str, output: str, folders: Iterable[str]) -> dict[str, str]:
+    """The names in each folder as a hash, without hidden ones and those that builds make; empty where it is gone."""
+    from hashlib import sha256
+    made, found = ("__pycache__", "aot.lock", os.path.normpath(output).split(os.sep)[0]), {}
+    for folder in folders:
+        try:
+            names = sorted(n for n in os.listdir(os.path.join(root, folder)) if n not in made and not n.startswith("."))
+            found[folder] = sha256(os.fsencode("\0".join(names))).hexdigest()[:16]
+        except OSError:
+            found[folder] = ""
+    return found
 
 
 def entry(full: str, sha: str) -> list:
@@ -171,13 +199,16 @@ def merge(a: dict[str, dict], b: dict[str, dict]) -> dict[str, dict]:
     x, y = a["files"], b["files"]
     torn = {p for p in x if p in y and x[p][2] != y[p][2]}
     files = {p: [*e[:2], "", e[3]] if p in torn else e for p, e in {**x, **y}.items()}
-    return {"files": files, "variables": {**a["variables"], **b["variables"]}}
+    return {"files": files, **{k: {**a[k], **b[k]} for k in ("folders", "variables")}}
 
 
-def changes(root: str, reads: dict[str, dict]) -> str | None:
+def changes(root: str, output: str, reads: dict[str, dict]) -> str | None:
     """Why what was read is not what it was, or None."""
-    other = next((f"the variable {k} changed" for k, v in reads["variables"].items() if v != variable(k)), None)
-    return other or next((why for path, known in reads["files"].items() if (why := changed(root, path, known))), None)
+    variables, folders = reads["variables"], names_in(root, output, reads["folders"])
+    return next((why for why in (
+        *(f"the variable {k} changed" for k, v in variables.items() if v != variable(k)),
+        *(f"what is in {p} changed" for p, v in reads["folders"].items() if v != folders[p]),
+        *(changed(root, path, known) for path, known in reads["files"].items())) if why), None)
 
 
 def changed(root: str, path: str, known: list) -> str | None:

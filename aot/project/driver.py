@@ -57,7 +57,7 @@ class Job:
     done: bool = False
     outputs: list[str] = field(default_factory=list)
     size: int = 0
-    reads: dict[str, dict] = field(default_factory=lambda: {"files": {}, "variables": {}})
+    reads: dict[str, dict] = field(default_factory=lambda: {"files": {}, "folders": {}, "variables": {}})
     made: dict[str, dict] = field(default_factory=dict)
 
 
@@ -206,7 +206,7 @@ class Builder:
         from aot.cache import from_environment
         from aot.project.results import Results
         o = self.options
-        return Results(self.root, from_environment(o.cache, o.offline) if o.cache and not o.force else None)
+        return Results(self.root, self.output, from_environment(o.cache, o.offline) if o.cache and not o.force else None)
 
     def _log(self, name: str) -> str:
         folder = os.path.join(self.hidden, "log")

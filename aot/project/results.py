@@ -22,20 +22,21 @@ SHARE = 50      # a build is kept if it has at most this part of the cache's bou
 class Results:
     """store: the cache, or None where there is none: nothing is found or kept."""
 
-    def __init__(self, root: str, store: Cache | None):
-        self.root, self.store = root, store
+    def __init__(self, root: str, output: str, store: Cache | None):
+        self.root, self.output, self.store = root, output, store
 
     def find(self, name: str, wanted: dict) -> dict | None:
         """A build of `name` as `wanted` describes from what is here now, or None: {"reads", "blobs", "result"}.
 
         reads: as for `State.record`; blobs: the contents of the files that it wrote, by path."""
         for made in self._record(name, wanted):
-            if all(dependencies.variable(k) == v for k, v in made["variables"].items()) and all(
-                    self._digest(path) == sha for path, sha in made["files"].items()):
+            now = {k: made[k] for k in ("folders", "variables")}
+            if all(self._digest(path) == sha for path, sha in made["files"].items()) and not dependencies.changes(
+                    self.root, self.output, {"files": {}, **now}):
                 files = {p: dependencies.entry(os.path.join(self.root, p), sha) for p, sha in made["files"].items()}
                 blobs = {path: self._file(sha) for path, sha in made["outputs"].items()}
                 if all(blobs.values()) and not any(map(_is_outside, blobs)):
-                    return {"reads": {"files": files, "variables": made["variables"]}, "blobs": blobs, "result": made["result"]}
+                    return {"reads": {"files": files, **now}, "blobs": blobs, "result": made["result"]}
         return None
 
     def write(self, blobs: dict[str, bytes]) -> None:
@@ -61,9 +62,9 @@ class Results:
                 blobs[path] = f.read()
         if store.max_size is not None and sum(map(len, blobs.values())) * SHARE > store.max_size:
             return
-        made = {"files": files, "variables": reads["variables"], "result": result,
+        made = {**reads, "files": files, "result": result,
                 "outputs": {path: self._keep_file(store, path, blob) for path, blob in blobs.items()}}
-        others = [m for m in self._record(name, wanted) if (m["files"], m["variables"]) != (made["files"], made["variables"])]
+        others = [m for m in self._record(name, wanted) if any(m[k] != made[k] for k in reads)]
         builds = [made, *others][:MOST]
         store.put(key(self._fields(name, wanted)), json.dumps(builds).encode(), _shown("build", name))
 

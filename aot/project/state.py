@@ -16,7 +16,7 @@ from aot.errors import AotError
 from aot.files import write_text
 from aot.project import dependencies
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 class State:
@@ -63,7 +63,7 @@ class State:
                 return f"{path} is {'missing' if self._stamp(path) is None else 'not what was written'}"
         if why := difference(json.loads(json.dumps(wanted)), {k: record.get(k) for k in wanted}):
             return f"{why} changed"
-        return dependencies.changes(self.root, record)
+        return dependencies.changes(self.root, self.output, record)
 
 
 def difference(a: Any, b: Any, at: str = "") -> str | None:

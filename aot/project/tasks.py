@@ -109,7 +109,7 @@ def lower(task: Task) -> dict:
     with dependencies.recording(task["root"], task["output"]) as read:
         program = program_of(item)
         record, weights = build.describe_program(program)
-        reads = dependencies.snapshot(task["root"], read(), start)
+        reads = dependencies.snapshot(task["root"], task["output"], read(), start)
     record.base = item["base"] if item["base"] != item["name"] else ""
     record.source = {"function": item["function"], "transforms": item["transforms"],
                      "files": {path: entry[2] for path, entry in sorted(reads["files"].items()) if not os.path.isabs(path)}}
@@ -263,7 +263,7 @@ def discover(task: Task) -> dict:
     found = marks.discover(module, task["root"])
     if not found:
         raise AotError("it marks no function with @aot.entry", hint=f"remove it from `modules` in {manifest.FILE}")
-    return {"dependencies": dependencies.snapshot(task["root"], read(), start), "entries": found}
+    return {"dependencies": dependencies.snapshot(task["root"], task["output"], read(), start), "entries": found}
 
 
 def sleep(task: Task) -> dict:
