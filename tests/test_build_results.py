@@ -213,6 +213,14 @@ tempfile.gettempdir(), os.path.expandvars("$HOME")
     assert json.loads(Path("build/.aot/state.json").read_text())["records"]["build/square.aot"]["variables"] == {}
 
 
+def test_looking_for_packages_is_no_dependency(project, events):
+    Path("model.py").write_text("import importlib.metadata, pkgutil\nimport layers\nimportlib.metadata.version('numpy')\n"
+                                "list(importlib.metadata.entry_points(group='x')), list(pkgutil.iter_modules(['.']))\n" + MODEL)
+    events("square")
+    Path("other.py").write_text("")
+    assert "stale" not in events("square")
+
+
 def test_what_the_module_sets_itself_is_no_dependency(project, events, monkeypatch):
     Path("model.py").write_text("import os\nos.environ['FACTOR'] = '2'\n" + MODEL.replace("x * x", "x * float(os.environ['FACTOR'])"))
     events("square")

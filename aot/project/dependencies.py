@@ -87,8 +87,15 @@ class Reads(NamedTuple):
 
 
 def _imports(frame: Any) -> bool:
-    """Whether Python looks for modules."""
-    return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
+    """Whether Python looks for modules or installed packages, on its own or because it was asked to."""
+    while frame is not None:
+        file, package = frame.f_code.co_filename, (frame.f_globals.get("__name__") or "").partition(".")[0]
+        if file.startswith("<frozen importlib") or package in ("importlib", "pkgutil", "pkg_resources", "setuptools"):
+            return True
+        if not file.startswith("<frozen") and (f"{os.sep}site-packages{os.sep}" in file or not is_installed(file)):
+            return False
+        frame = frame.f_back
+    return False
 
 
 #: variables that tell where and for whom a program runs, and those that `environment` knows
