@@ -12,7 +12,7 @@ import numpy as np
 
 from aot import artifact, cache, xla
 from aot.config import override
-from aot.export import aval_of
+from aot.exported_files import aval_of
 from aot.layout import LaidOut, Layout
 from aot.sharding import Mesh
 from aot.stages import Compiled, Lowered, arguments_info
