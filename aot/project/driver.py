@@ -165,8 +165,8 @@ class Builder:
         if known is None:
             return False
         job.reads, job.outputs, job.made = known["reads"], list(known["blobs"]), known["result"]
-        if self.options.locked and (refused := [k for k, made in job.made.items() if not self._check_lock(k, made)]):
-            job.failed = bool(refused)
+        if self.options.locked and [k for k, made in job.made.items() if not self._check_lock(k, made)]:
+            job.failed = True
             return True
         self.results.write(known["blobs"])
         job.size = os.path.getsize(os.path.join(self.root, job.path))

@@ -24,6 +24,7 @@ class Results:
 
     def __init__(self, root: str, output: str, store: Cache | None):
         self.root, self.output, self.store = root, output, store
+        self._digests: dict[str, str | None] = {}
 
     def find(self, name: str, wanted: dict) -> dict | None:
         """A build of `name` as `wanted` describes from what is here now, or None: {"reads", "blobs", "result"}.
@@ -91,10 +92,13 @@ class Results:
         return sha
 
     def _digest(self, path: str) -> str | None:
-        try:
-            return dependencies.digest(os.path.join(self.root, path))
-        except OSError:
-            return None
+        """Of a file as it was at the first look: records have the same files, and some are large."""
+        if path not in self._digests:
+            try:
+                self._digests[path] = dependencies.digest(os.path.join(self.root, path))
+            except OSError:
+                self._digests[path] = None
+        return self._digests[path]
 
     @cached_property
     def _revision(self) -> dict[str, Any]: return provenance.revision(self.root)
