@@ -13,6 +13,7 @@ import contextlib
 import functools
 import inspect
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -50,6 +51,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _Local(threading.local):
     current: Source = None
     scope: str = ""
+    transforms: tuple[str, ...] = ()        # since the innermost scope
 
 
 _local = _Local()
@@ -117,16 +119,52 @@ def scope_of(source: Source) -> str:
 
 
 class scope:
-    """Operations recorded inside the block belong to a scope of that name, within that around the block; None: to no scope."""
+    """Operations recorded inside the block belong to a scope of that name, within that around the block; None: to no scope.
+
+    The first scope within a transform is named after both, `jvp(layer)`."""
     __slots__ = ("name", "before")
 
     def __init__(self, name: str | None): self.name = name
 
     def __enter__(self) -> None:
-        before = self.before = _local.scope
-        _local.scope = "" if self.name is None else f"{before}/{self.name}" if before else self.name
+        around, transforms = self.before = _local.scope, _local.transforms
+        name = self.name or ""
+        for t in reversed(transforms):
+            name = f"{t}({name})"
+        _local.scope = "" if self.name is None else f"{around}/{name}" if around else name
+        _local.transforms = ()
 
-    def __exit__(self, *_: Any) -> None: _local.scope = self.before
+    def __exit__(self, *_: Any) -> None: _local.scope, _local.transforms = self.before
+
+
+class transformed:
+    """Functions called inside the block are under a transform of that name."""
+    __slots__ = ("name", "before")
+
+    def __init__(self, name: str): self.name = name
+
+    def __enter__(self) -> None:
+        self.before = _local.transforms
+        _local.transforms = (*self.before, self.name)
+
+    def __exit__(self, *_: Any) -> None: _local.transforms = self.before
+
+
+def transposed(source: Source) -> Source:
+    """The position of what is done for the transpose of an operation at a position."""
+    return (source[0], source[1], _transposed_scope(source[2])) if source and len(source) == 3 else source
+
+
+@functools.lru_cache(maxsize=4096)
+def _transposed_scope(scope: str) -> str:
+    """`outer/jvp(layer)/inner` -> `outer/transpose(jvp(layer))/inner`"""
+    found, depth = re.search(r"(?<![^/(])jvp\(", scope), 0
+    start = found.start() if found else len(scope)
+    for end in range(start, len(scope)):
+        depth += (scope[end] == "(") - (scope[end] == ")")
+        if scope[end] == ")" and depth == 0:
+            return f"{scope[:start]}transpose({scope[start:end + 1]}){scope[end + 1:]}"
+    return scope
 
 
 def shared_body(fun: Callable, args: Any, kwargs: Any) -> Any:

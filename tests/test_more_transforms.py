@@ -146,7 +146,7 @@ def test_named_scopes():
         return lambda x: [scoped(m)(x), m.grad(scoped(m))(x), sorted(names(x)) == ["outer", "outer/inner", "total"]]
     compare(run, X)
     for f, names in ((scoped(aot), {"outer/inner/sin", "outer/branch/cos", "total/reduce_sum"}),
-                     (aot.grad(scoped(aot)), {"outer/inner/cos", "outer/inner/mul"})):
+                     (aot.grad(scoped(aot)), {"jvp(outer)/inner/cos", "transpose(jvp(outer))/inner/mul"})):
         assert names <= set(re.findall(r'op_name="([^"]*)"', aot.jit(f).lower(X).compile().as_text()))
     assert 'loc("outer/inner/scoped.<locals>.f"(' in aot.jit(scoped(aot)).lower(X).located_text()
     assert " loc(" not in aot.jit(scoped(aot)).lower(X).as_text()
@@ -156,6 +156,35 @@ def test_named_scopes():
     inner = aot.make_jaxpr(f)(X).jaxpr.eqns[0].params["jaxpr"]
     assert {str(e.source_info.name_stack) for e in inner.eqns} == {""}
     assert str(aot.extend.source_info_util.current_name_stack()) == ""
+
+
+def _two_scopes(m):
+    def f(x, w):
+        with m.named_scope("layer"):
+            x = m.numpy.tanh(x @ w)
+        with m.named_scope("head"), m.named_scope("(odd"):
+            return (m.numpy.sin(x) * x).sum()
+    return f
+
+
+#  transforms of a function with scopes
+SCOPED = {"none": lambda m, f: f, "grad": lambda m, f: m.grad(f, (0, 1)), "vmap": lambda m, f: m.vmap(f, (0, None)),
+          "jvp": lambda m, f: lambda x, w: m.jvp(f, (x, w), (x, w)), "vmap of grad": lambda m, f: m.vmap(m.grad(f, (0, 1)), (0, None)),
+          "grad of vmap": lambda m, f: m.grad(lambda x, w: m.vmap(f, (0, None))(x, w).sum(), (0, 1)),
+          "vjp": lambda m, f: lambda x, w: m.vjp(f, x, w)[1](1.0),
+          "in a scope": lambda m, f: m.named_scope("around")(m.grad(f)), "linearize": lambda m, f: lambda x, w: m.linearize(f, x, w)[1](x, w)}
+
+
+@pytest.mark.parametrize("how", SCOPED)
+def test_scopes_under_transforms(how):
+    jax = pytest.importorskip("jax")
+    x, w = np.ones((2, 3, 4) if "vmap" in how else (3, 4), np.float32), np.ones((4, 4), np.float32)
+
+    def scopes(m):
+        text = m.jit(SCOPED[how](m, _two_scopes(m))).lower(x, w).as_text(debug_info=True)
+        found = re.findall(r'"([^"]*(?:layer|head)[^"]*)"', text)
+        return {re.sub(r"^jit\([^/]*\)/", "", name).rpartition("/")[0] for name in found}
+    assert scopes(aot) == scopes(jax)
 
 
 def test_environment(capsys):

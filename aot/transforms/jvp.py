@@ -6,6 +6,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from aot import dtypes
+from aot.source import transformed
 from aot.trace import (
     Jaxpr,
     Trace,
@@ -101,7 +102,7 @@ def _is_staged_linear(t: Any) -> bool:
 def jvp_flat(f: Callable, primals: Sequence, tangents: Sequence) -> tuple[list, list]:
     """f maps flat values to a flat list -> (outputs, tangents); tangents may be Zero on both sides."""
     trace = JVPTrace(state.trace, linear=any(map(_is_staged_linear, tangents)))
-    with tracing(trace):
+    with tracing(trace), transformed("jvp"):
         outs = f(*[x if is_zero(t) or typeof(t).dtype == dtypes.float0 else JVPTracer(trace, x, t)
                    for x, t in zip(primals, tangents, strict=True)])
         pairs = [trace.pair(x) for x in outs]

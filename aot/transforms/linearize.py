@@ -62,7 +62,7 @@ def linearize_flat(f: Callable, primals: Sequence, nonzero: Sequence[bool] | Non
     if nonzero is None:
         nonzero = [tangent_aval(typeof(x)).dtype != dtypes.float0 for x in primals]
     dots = [lin.new_input(tangent_aval(typeof(x))) if nz else None for x, nz in zip(primals, nonzero)]
-    with tracing(trace):
+    with tracing(trace), source.transformed("jvp"):
         outs = f(*[x if d is None else JVPTracer(trace, x, d) for x, d in zip(primals, dots)])
         pairs = [trace.pair(x) for x in outs]
     out_nonzero = [not is_zero(t) for _, t in pairs]
@@ -153,7 +153,7 @@ def transpose_flat(jaxpr: Jaxpr, args: Sequence, cts: Sequence) -> list:
             outs = [ct.pop(v, None) for v in e.outvars]
             if all(c is None for c in outs) and not (e.primitive.transposes_zeros and _needed(jaxpr, e)):
                 continue
-            source.set_current(e.source or outer)
+            source.set_current(source.transposed(e.source) or outer)
             outs = [Zero(tangent_aval(v.aval)) if c is None else c for v, c in zip(e.outvars, outs)]
             for v, x, c in zip(e.invars, ins, e.primitive.transpose(outs, *ins, **e.params), strict=True):
                 if type(x) is Linear and c is not None and type(c) is not Zero:

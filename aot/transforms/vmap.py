@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Sequence
 
+from aot.source import transformed
 from aot.trace import Jaxpr, ShapedArray, Trace, Tracer, axis_env, eval_jaxpr, stage_closed, state, tracing, typeof
 from aot.transforms.discharge import must_thread, thread
 
@@ -72,7 +73,7 @@ def vmap_flat(f: Callable, axis: Axis, args: Sequence, dims: Sequence[int | None
 
     tag: of the trace whose tracers f may close over."""
     trace = BatchTrace(state.trace, axis, tag)
-    with tracing(trace), axis_env(axis.name, axis.size):
+    with tracing(trace), axis_env(axis.name, axis.size), transformed("vmap"):
         outs = f(*[x if d is None else BatchTracer(trace, x, d) for x, d in zip(args, dims, strict=True)])
         pairs = [trace.pair(x) for x in outs]
     return [x for x, _ in pairs], [d for _, d in pairs]
