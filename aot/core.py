@@ -1,7 +1,9 @@
 """What jaxprs and traces are made of, for those who walk them."""
 from __future__ import annotations
 
+import importlib
 import operator
+import warnings
 from contextlib import AbstractContextManager
 from typing import Any, Sequence
 
@@ -39,5 +41,24 @@ def min_dim(d1: Any, d2: Any) -> int:
     return min(operator.index(d1), operator.index(d2))
 
 
+def is_concrete(x: Any) -> bool:
+    """Whether the value of x is known now: all but tracers of staged functions and of batches."""
+    return not isinstance(x, Tracer) or x.concrete() is not None
+
+
+#: names of `extend.core` that are still found here
+_MOVED = frozenset("""DebugInfo DropVar Effect Effects InconclusiveDimensionOperation JaxprTypeError check_jaxpr
+                      concrete_or_error find_top_trace gensym get_opaque_trace_state jaxprs_in_params new_jaxpr_eqn no_effects
+                      nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype unsafe_am_i_under_a_jit_DO_NOT_USE
+                      unsafe_am_i_under_a_vmap_DO_NOT_USE unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""".split())
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MOVED:
+        raise AttributeError(f"module 'aot.core' has no attribute {name!r}")
+    warnings.warn(f"core.{name} is deprecated. hint: it is extend.core.{name}", DeprecationWarning, stacklevel=2)
+    return getattr(importlib.import_module("aot.extend.core"), name)
+
+
 __all__ = ["AbstractValue", "Atom", "ParamDict", "ShapedArray", "Trace", "Tracer", "Value", "ensure_compile_time_eval",
-           "eval_context", "eval_jaxpr", "max_dim", "min_dim", "pytype_aval_mappings"]
+           "eval_context", "eval_jaxpr", "is_concrete", "max_dim", "min_dim", "pytype_aval_mappings"]

@@ -29,7 +29,7 @@ from aot.trace import (
 )
 from aot.trace.memo import per_function
 from aot.trace.refs import Ref
-from aot.traced import Entry, Signature, trace_to_entry, without_float0
+from aot.traced import Entry, Signature, trace_to_entry, without_float0, without_structs
 from aot.tree_util import (
     broadcast_prefix,
     default_registry,
@@ -191,12 +191,14 @@ class PjitFunction:
         if config.debug_key_reuse:
             from aot.random._reuse import replay
             replay(self._entry(signature, leaves).key_uses, leaves)
+        if structs := ShapeDtypeStruct in map(type, leaves):
+            leaves = without_structs(self._entry(signature, leaves), leaves, functools.partial(self._describe, args, kwargs))
         if state.trace is base_trace and not any(isinstance(x, (Tracer, Ref)) for x in leaves) and not (
                 entry := self._entry(signature, leaves)).captured:          # what it captures there are references
             state.mesh_read = entry.mesh_read
             program, kept = self._program(entry, leaves)
             outs = self._run(entry, program, leaves, kept)
-            if not state.axes and not state.mesh_read:
+            if not state.axes and not state.mesh_read and not structs:
                 self._install_fast(args, kwargs, entry, program.callbacks)
             return outs
         entry = self._entry(signature, leaves)

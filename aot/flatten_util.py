@@ -18,8 +18,9 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     """Concatenate the raveled leaves into a vector.
 
     Returns (vector, unravel): the vector has the common dtype of the leaves (float32 if there are none), and
-    `unravel(vector)` gives a pytree of the original structure, shapes and dtypes.  `unravel` raises TypeError for
-    another dtype and ValueError for another length.
+    `unravel(vector)` gives a pytree of the original structure, shapes and dtypes.  Where all leaves have one dtype, they get
+    that of the vector instead, which may be any; else `unravel` raises TypeError for another one.  ValueError for
+    another length.
     """
     leaves, treedef = tree_flatten(pytree)
     avals = [typeof(x) for x in leaves]
@@ -45,10 +46,12 @@ class _Unravel:
     def __call__(self, vector: Any) -> Any:
         treedef, shapes, kinds, dtype = self.key
         a, size = typeof(vector), sum(map(prod, shapes))
-        if a.dtype != dtype:
-            raise TypeError(f"unravel takes a vector of dtype {dtype}, got {a.dtype}")
-        if a.shape != (size,):
+        if a.shape[:1] != (size,):
             raise ValueError(f"unravel takes a vector of shape {(size,)}, got {a.shape}")
+        if all(k == dtype for k in kinds):
+            kinds = (a.dtype,) * len(kinds)
+        elif a.dtype != dtype:
+            raise TypeError(f"unravel takes a vector of dtype {dtype}, got {a.dtype}")
         return tree_unflatten(treedef, _pieces(vector, shapes=shapes, kinds=kinds))
 
 

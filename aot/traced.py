@@ -9,8 +9,10 @@ from numpy import ndarray, zeros
 from aot.arguments import parameter_names
 from aot.config import config
 from aot.dtypes import float0
+from aot.ops.shape import full
 from aot.source import is_ours, scope, shared_body
 from aot.trace import ShapedArray, ShapeDtypeStruct, StageTrace, check_leak, state, tracing, typeof
+from aot.trace.jaxpr import dce
 from aot.trace.refs import refuse_ref
 from aot.tree_util import default_registry, keystr, register_pytree_node, tree_flatten_with_path
 
@@ -81,6 +83,16 @@ register_pytree_node(_Float0, lambda x: ((), x.shape), _float0)
 def without_float0(leaves, tree):
     """float0 arrays have no data: they become part of the structure."""
     return _flatten(tree.unflatten([_Float0(x.shape) if typeof(x).dtype == float0 else x for x in leaves]))
+
+
+def without_structs(entry: Entry, leaves: Sequence, describe: Callable[[Any], str]) -> list:
+    """The arguments, with zeros for the ShapeDtypeStructs: nothing may need their values."""
+    used = dce(entry.jaxpr)[1][-len(leaves):]
+    for x, needed in zip(leaves, used):
+        if needed and type(x) is ShapeDtypeStruct:
+            raise TypeError(f"{describe(x)} is a ShapeDtypeStruct, which has no value, and function {entry.name} uses it. "
+                            "hint: pass an array, or trace with eval_shape or .lower()")
+    return [full(x.shape, 0, x.dtype) if type(x) is ShapeDtypeStruct else x for x in leaves]
 
 
 def described(out_tree, avals: Sequence[ShapedArray]) -> Any:

@@ -185,9 +185,10 @@ def test_effects_and_lowerings_that_cannot_be():
         aot.jit(p.bind)(1.)
     q = Primitive("q")
     q.def_abstract_eval(lambda x: x)
-    mlir.register_lowering(q, lambda ctx, x: [x])
-    with pytest.raises(NotImplementedError, match="`q` builds operations of MLIR itself"):
-        aot.jit(q.bind)(1.)
+    for rule in (lambda ctx, x: [object()], lambda ctx, x: x.owner.op_of_mlir):
+        mlir.register_lowering(q, rule)
+        with pytest.raises(NotImplementedError, match="`q` builds operations of MLIR itself"):
+            aot.jit(q.bind)(X)
 
 
 def test_lowerings_for_one_platform():
@@ -201,6 +202,35 @@ def test_lowerings_for_one_platform():
         lowered("cpu")
     mlir.register_lowering(p, mlir.lower_fun(lambda x: aot.lax.sin(x), multiple_results=False))
     assert "stablehlo.sine" in lowered("cpu") and "stablehlo.cosine" in lowered("tpu")
+
+
+def subclassed(m):
+    """A primitive whose rules are methods, and whose lowering picks among its operands or calls another one."""
+    core, mlir, ad = part(m, "extend.core"), part(m, "interpreters.mlir"), part(m, "interpreters.ad")
+
+    class Tag(core.Primitive):
+        multiple_results = True
+
+        def __init__(self, square):
+            super().__init__("tag")
+            squared = mlir.lower_fun(lambda x, y, *, keep: [x, y * y][:keep])
+            mlir.register_lowering(self, squared if square is None else (
+                lambda ctx, *xs, keep: squared(ctx, *xs, keep=keep)[:len(ctx.avals_out)]) if square else
+                lambda ctx, *xs, keep: xs[:keep])
+            ad.primitive_jvps[self] = lambda xs, ts, keep: (self.bind(*xs, keep=keep), list(ts)[:keep])
+
+        def impl(self, *xs, keep): return list(xs)[:keep]
+        def abstract_eval(self, *xs, keep): return list(xs)[:keep], core.no_effects
+    return Tag
+
+
+@pytest.mark.parametrize("square", [None, True, False])
+@pytest.mark.parametrize("name", ["eager", "jit", "jvp"])
+def test_primitives_whose_rules_are_methods(name, square):
+    def call(m):
+        tag = subclassed(m)(square)
+        return OWN[name](m, lambda x, y, z: tag.bind(x, y, keep=2)[1] + tag.bind(y, z, keep=1)[0])
+    compare_on_arrays(call, X, X + 1, 2 * X)
 
 
 # ---- jaxprs ----------------------------------------------------------------------------------------------------------
@@ -273,6 +303,30 @@ def test_closed_jaxprs_as_parameters():
     np.testing.assert_allclose(inner[0], np.sin(X) * X, rtol=1e-6)
     np.testing.assert_allclose(aot.jit(lambda x: aot.extend.core.primitives.jit_p.bind(x, jaxpr=closed, name="f"))(X)[0],
                                np.sin(X) * X, rtol=1e-6)
+
+
+def test_names_that_moved_from_core():
+    import aot.core
+    for name in ("DropVar", "concrete_or_error", "gensym", "no_effects", "new_jaxpr_eqn", "valid_jaxtype"):
+        with pytest.warns(DeprecationWarning, match=f"extend.core.{name}"):
+            assert getattr(aot.core, name) is getattr(aot.extend.core, name)
+    assert not hasattr(aot.core, "Literal")
+    known = []
+    aot.grad(lambda x: known.append(aot.core.is_concrete(x)) or x)(1.)
+    aot.jit(lambda x: known.append(aot.core.is_concrete(x)) or x)(1.)
+    assert known == [True, False] and aot.core.is_concrete(X)
+
+
+def test_jaxprs_with_other_parts():
+    """Equations taken away, and a variable of the middle for a result."""
+    def call(m):
+        closed = m.make_jaxpr(lambda x: m.numpy.sin(x @ W) * 2)(X)
+        inner = closed.jaxpr
+        assert inner.debug_info.arg_names is not None and len(inner.eqns) > 2
+        inner = inner.replace(eqns=inner.eqns[:2], outvars=inner.eqns[1].outvars, debug_info=None)
+        half = closed.replace(jaxpr=inner)
+        return lambda x: m.core.eval_jaxpr(half.jaxpr, half.consts, x)
+    compare_on_arrays(call, X)
 
 
 def test_parts_of_jaxprs():

@@ -39,9 +39,17 @@ def test_under_transforms():
     assert aot.tree.structure(unravel) == aot.tree.structure(flatten_util.ravel_pytree(tree)[1])
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "int32", "float16", "bool"])
+def test_trees_of_one_dtype_take_that_of_the_vector(dtype):
+    got, want = [m.ravel_pytree(TREES[0])[1](np.arange(10).astype(dtype)) for m in (flatten_util, theirs)]
+    for g, w in zip(aot.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert g.dtype == w.dtype == dtype and g.shape == w.shape
+        np.testing.assert_array_equal(np.asarray(g), np.asarray(w))
+
+
 def test_wrong_vectors():
-    flat, unravel = flatten_util.ravel_pytree(TREES[0])
-    with pytest.raises(TypeError, match="float32"):
+    flat, unravel = flatten_util.ravel_pytree(TREES[4])
+    with pytest.raises(TypeError, match="float16"):
         unravel(flat.astype(np.int32))
     with pytest.raises(ValueError, match="shape"):
         unravel(flat[:-1])

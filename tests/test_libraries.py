@@ -359,3 +359,55 @@ EMPTY = {
 def test_vmap_over_no_elements(f, dims):
     args = MATRIX if dims[0] == 0 else np.zeros((3, 4), f32), np.zeros((0,) if dims[1] == 0 else (), np.int32)
     check(lambda m: m.vmap(functools.partial(f, m), dims)(*args))
+
+
+# ---- classes that say themselves how vmap maps them ----------------------------------------------------------------------
+
+def mapped_class(m):
+    """Arrays of which one is mapped and one is not."""
+    class Data:
+        def __init__(self, a, b): self.a, self.b = a, b
+
+    m.tree_util.register_pytree_node(Data, lambda d: ((d.a, d.b), ()), lambda _, ab: Data(*ab))
+    importlib.import_module(f"{m.__name__}.interpreters.batching").register_vmappable(
+        Data, int, int, lambda cont, _, d, axis: Data(cont(d.a, axis), d.b), lambda cont, size, d, axis: Data(cont(size, d.a, axis), d.b),
+        None)
+    return Data(m.numpy.asarray(X), m.numpy.ones(5)), lambda d, y: Data(d.a * 2 + y, d.b)
+
+
+MAPPED = {
+    "first axis": lambda m, d, f: m.vmap(f)(d, X[:, 0]), "second": lambda m, d, f: m.vmap(f, (1, 0))(d, X[0]),
+    "not mapped": lambda m, d, f: m.vmap(f, (None, 0))(d, X[0]), "another for the result": lambda m, d, f: m.vmap(f, out_axes=1)(d, X[:, 0]),
+    "jit": lambda m, d, f: m.jit(m.vmap(f))(d, X[:, 0]), "twice": lambda m, d, f: m.vmap(m.vmap(f))(d, X),
+    "within others": lambda m, d, f: m.vmap(lambda t: [f(t["d"], t["x"].sum())])({"d": d, "x": X}),
+    "alone": lambda m, d, f: m.vmap(lambda d: d.a.sum() + d.b.sum(), axis_size=2)(d),
+    "grad": lambda m, d, f: m.grad(lambda y: m.vmap(f)(d, y).a.sum())(X[:, 0]),
+}
+
+
+@pytest.mark.parametrize("f", MAPPED.values(), ids=MAPPED)
+def test_vmappable_classes(f):
+    check(lambda m: m.tree.leaves(f(m, *mapped_class(m))))
+
+
+# ---- arguments without a value -------------------------------------------------------------------------------------------
+
+#: f takes its second argument for a description alone
+DESCRIBED = {
+    "call": lambda m, f, s: f(X, s), "twice": lambda m, f, s: (f(X, X), f(X, s), f(X, X), f(X, s)),
+    "within jit": lambda m, f, s: m.jit(lambda x: f(x, s))(X), "grad": lambda m, f, s: m.grad(lambda x: f(x, s).sum())(X),
+    "vmap": lambda m, f, s: m.jit(m.vmap(lambda x: f(x, s)))(X),
+    "scan": lambda m, f, s: m.lax.scan(lambda c, _: (f(c, s), None), X, None, length=2)[0],
+    "key": lambda m, f, s: f(X, m.eval_shape(lambda: m.random.key(0))),
+}
+
+
+@pytest.mark.parametrize("f", DESCRIBED.values(), ids=DESCRIBED)
+def test_descriptions_of_arrays_as_arguments(f):
+    check(lambda m: f(m, m.jit(lambda x, s: x * (2 if s.dtype == "float32" else 3)), m.ShapeDtypeStruct((2,), f32)))
+
+
+def test_descriptions_have_no_value():
+    f = aot.jit(lambda x, s: x * s["a"])
+    with pytest.raises(TypeError, match=r"'s\['a'\]' is a ShapeDtypeStruct, which has no value"):
+        f(X, {"a": aot.ShapeDtypeStruct((3,), f32)})

@@ -1,6 +1,7 @@
 """Positions of operations in the user's program, and the names of the scopes around them."""
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from aot import source
@@ -47,10 +48,15 @@ def current_name_stack() -> NameStack:
     return current().name_stack
 
 
+def user_context(traceback: Any, *, name_stack: NameStack | None = None) -> AbstractContextManager:
+    """A block whose operations have the position `traceback`, of `eqn.source_info.traceback`."""
+    return source.replaying(traceback)
+
+
 def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
     """`file:line (function)`."""
     return source.where(source_info.traceback)
 
 
 __all__ = ["NameStack", "SourceInfo", "current", "current_name_stack", "extend_name_stack", "new_name_stack",
-           "new_source_info", "register_exclusion", "summarize"]
+           "new_source_info", "register_exclusion", "summarize", "user_context"]

@@ -6,6 +6,8 @@ from typing import Any
 
 from aot.interpreters.rules import Rules, listed, unlisted
 from aot.trace import Primitive, typeof
+from aot.transforms.batching import register_mapped
+from aot.tree_util import tree_flatten
 
 not_mapped = None
 
@@ -97,3 +99,38 @@ def defreducer(prim: Primitive) -> None:
 
 __all__ = ["axis_primitive_batchers", "bdim_at_front", "broadcast", "defbroadcasting", "defreducer", "defvectorized",
            "fancy_primitive_batchers", "moveaxis", "not_mapped", "primitive_batchers"]
+
+
+class _Along:
+    """A leaf, and the axis that it is mapped along."""
+
+    def __init__(self, x: Any, axis: int | None): self.x, self.axis = x, axis
+
+
+def register_vmappable(data_type: type, spec_type: type, axis_size_type: type, to_elt: Callable, from_elt: Callable,
+                       make_iota: Callable | None = None) -> None:
+    """A class of tree nodes that say themselves how `vmap` maps them.
+
+    to_elt(cont, index, x, axis) -> the element that the mapped function gets: `cont(leaf, axis)` for each array that is mapped.
+    from_elt(cont, size, elt, axis) -> the result that `vmap` returns: `cont(size, leaf, axis)` for each array that is to have
+    the axis.  Axes and sizes are integers: NotImplementedError for other types of them, and where the index is asked for."""
+    if spec_type is not int or axis_size_type is not int or make_iota is not None:
+        raise NotImplementedError(f"{data_type.__name__} is mapped along {spec_type.__name__}, with sizes "
+                                  f"{axis_size_type.__name__}: not supported. hint: axes and sizes that are int")
+
+    def index() -> Any:
+        raise NotImplementedError(f"the index along the mapped axis of a {data_type.__name__} is not supported. hint: map "
+                                  "numpy.arange as well")
+
+    def along(x: Any, axis: int | None) -> Any:
+        return to_elt(along, index, x, axis) if type(x) is data_type else _Along(x, axis)
+
+    def back(size: int, x: Any, axis: int | None) -> Any:
+        return from_elt(back, size, x, axis) if type(x) is data_type else _Along(x, axis)
+
+    def divided(marked: Any) -> tuple[Any, list[int | None]]:
+        leaves, tree = tree_flatten(marked)
+        return (tree.unflatten([x.x if type(x) is _Along else x for x in leaves]),
+                [x.axis if type(x) is _Along else None for x in leaves])
+    register_mapped(data_type, lambda x, axis: divided(along(x, axis)),
+                    exit=lambda x, axis, size: divided(back(size, x, axis)))

@@ -81,6 +81,12 @@ class Jaxpr:
     jaxpr = property(lambda self: self)
 
     @property
+    def debug_info(self) -> Any:
+        """What the jaxpr was traced for, as far as it is known: the function, and not the names of its arguments."""
+        from aot.extend.core import DebugInfo
+        return DebugInfo("jit", self.debug_name, (None,) * len(self.invars))
+
+    @property
     def effects(self) -> frozenset:
         if self._effects is None:
             self._effects = frozenset().union(*(e.effects for e in self.eqns))
@@ -99,8 +105,10 @@ class Jaxpr:
                 set_current(before)
         return found
 
-    def replace(self, **changes: Any) -> Jaxpr:
-        """The same with other invars, eqns, outvars or debug_name."""
+    def replace(self, *, debug_info: Any = None, effects: Any = None, **changes: Any) -> Jaxpr:
+        """The same with other invars, eqns, outvars or debug_name.  effects are those of the equations, whatever is given."""
+        if debug_info is not None:
+            changes["debug_name"] = debug_info.func_src_info
         return Jaxpr(**{**{k: getattr(self, k) for k in ("invars", "eqns", "outvars", "debug_name")}, **changes})
 
     def placed(self, source: Source) -> Jaxpr:
@@ -132,6 +140,8 @@ class ClosedJaxpr:
     eqns = property(lambda self: self.inner.eqns)
     in_avals = property(lambda self: self.inner.in_avals)
     out_avals = property(lambda self: self.inner.out_avals)
+    debug_info = property(lambda self: self.inner.debug_info)
+
     @property
     def effects(self) -> set:
         from aot.debug._effects import shown
@@ -139,9 +149,13 @@ class ClosedJaxpr:
 
     literals = property(lambda self: self.consts)
 
-    def replace(self, *, jaxpr: Any = None, consts: Sequence | None = None) -> ClosedJaxpr:
-        """The same with another jaxpr, or other values of its constvars."""
-        return ClosedJaxpr(self if jaxpr is None else jaxpr, self.consts if consts is None else consts)
+    def replace(self, *, jaxpr: Any = None, consts: Sequence | None = None, constvars: Sequence | None = None,
+                **changes: Any) -> ClosedJaxpr:
+        """The same with another jaxpr, or other values of its constvars; or with other invars, eqns, outvars or constvars."""
+        jaxpr = self if jaxpr is None else jaxpr
+        inner = jaxpr.inner if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+        return ClosedJaxpr(inner.replace(**changes) if changes else inner, self.consts if consts is None else consts,
+                           jaxpr.constvars if constvars is None else constvars)
 
     def without_consts(self) -> Jaxpr:
         """The same as a jaxpr in which the constants are literals."""

@@ -1,7 +1,7 @@
 """The user-facing `vmap` over pytrees."""
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 from aot.source import api_boundary, wraps
 from aot.trace import ShapedArray, typeof
@@ -12,29 +12,37 @@ from aot.tree_util import broadcast_prefix, keystr, tree_flatten, tree_flatten_w
 def _is_none(x): return x is None
 
 
-#: classes of tree nodes that know about mapped axes -> (enter, leave), see `register_mapped`
-_MAPPED: dict[type, tuple[Callable, Callable]] = {}
+class _Mapped(NamedTuple):
+    enter: Callable
+    exit: Callable
+    leave: Callable
 
 
-def register_mapped(cls: type, enter: Callable, leave: Callable) -> None:
-    """What `vmap` does with nodes of a class whose metadata depend on the axes of their arrays.
+#: classes of tree nodes that know about mapped axes, see `register_mapped`
+_MAPPED: dict[type, _Mapped] = {}
+
+
+def register_mapped(cls: type, enter: Callable, leave: Callable | None = None, exit: Callable | None = None) -> None:
+    """What `vmap` does with nodes of a class whose metadata, or the axes of whose arrays, depend on the mapped axis.
 
     enter(node, axis) -> (the node as the function sees it, the mapped axis of each of its leaves, or None);
+    exit(node, axis, size) -> the same of a node among the function's results, where not all leaves get the axis;
     leave(node, axis, size) -> the node with the axis among its arrays, where the function's result is put together."""
-    _MAPPED[cls] = enter, leave
+    _MAPPED[cls] = _Mapped(enter, exit or (lambda node, axis, size: (node, [axis] * len(tree_leaves(node)))),
+                           leave or (lambda node, axis, size: node))
 
 
 def _is_mapped(x: Any) -> bool: return type(x) in _MAPPED
 
 
-def _entered(value: Any, dims: Sequence[int | None]) -> tuple[Any, list[int | None]]:
-    """Arguments as the function sees them, and the axes of their leaves."""
+def _divided(value: Any, dims: Sequence[int | None], which: str, *size: int) -> tuple[Any, list[int | None]]:
+    """Arguments as the function sees them ("enter"), or results ("exit"), and the axes of their leaves."""
     nodes, tree = tree_flatten(value, is_leaf=_is_mapped)
     it, inside, axes = iter(dims), [], []
     for node in nodes:
         own = [next(it) for _ in tree_leaves(node)]
-        if _is_mapped(node) and own[0] is not None:
-            node, own = _MAPPED[type(node)][0](node, own[0])
+        if _is_mapped(node) and own and own[0] is not None:
+            node, own = getattr(_MAPPED[type(node)], which)(node, own[0], *size)
         inside.append(node)
         axes += own
     return tree.unflatten(inside), axes
@@ -46,7 +54,8 @@ def _left(value: Any, axes: Sequence[int | None], size: int) -> Any:
     it, outside = iter(axes), []
     for node in nodes:
         own = [next(it) for _ in tree_leaves(node)]
-        outside.append(_MAPPED[type(node)][1](node, own[0], size) if _is_mapped(node) and own[0] is not None else node)
+        outside.append(_MAPPED[type(node)].leave(node, own[0], size) if _is_mapped(node) and own and own[0] is not None
+                       else node)
     return tree.unflatten(outside)
 
 
@@ -77,7 +86,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                              f"len(args)={len(args)}")
         dims = broadcast_prefix((in_axes, 0), (args, kwargs), is_leaf=_is_none, name="vmap in_axes")
         if _MAPPED:
-            (args, kwargs), dims = _entered((args, kwargs), dims)
+            (args, kwargs), dims = _divided((args, kwargs), dims, "enter")
         leaves, tree = tree_flatten((args, kwargs))
         dims = canonical_dims(dims, leaves, "vmap")
         axis = Axis(mapped_size(axis_size, leaves, dims, args, kwargs, "vmap"), axis_name)
@@ -86,8 +95,10 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         def flat(*xs):
             a, k = tree.unflatten(xs)
             out = fun(*a, **k)
-            outs, box["tree"] = tree_flatten(out)
             box["axes"] = broadcast_prefix(out_axes, out, is_leaf=_is_none, name="vmap out_axes")
+            if _MAPPED:
+                out, box["axes"] = _divided(out, box["axes"], "exit", axis.size)
+            outs, box["tree"] = tree_flatten(out)
             for x in outs:
                 typeof(x)
             return outs

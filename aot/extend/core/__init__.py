@@ -59,7 +59,7 @@ class DebugInfo(NamedTuple):
     """What a function was traced for, and how its arguments and results are called in messages."""
     traced_for: str
     func_src_info: str
-    arg_names: tuple[str, ...]
+    arg_names: tuple[str | None, ...]
     result_paths: Any = None
 
 

@@ -20,11 +20,16 @@ class Primitive(trace.Primitive, metaclass=_AnyPrimitive):
         mlir.register_lowering(p, mlir.lower_fun(f, multiple_results=False))
         ad.primitive_jvps[p] = ...;  ad.primitive_transposes[p] = ...;  batching.primitive_batchers[p] = ...
 
-    `p.bind(*args, **params)` is an equation.  Every primitive is an instance of this class.
+    `p.bind(*args, **params)` is an equation.  Every primitive is an instance of this class.  Subclasses may have methods
+    `impl`, as for `def_impl`, and `abstract_eval`, as for `def_effectful_abstract_eval`.
     """
 
     def __init__(self, name: str):
         self.name = name
+        if hasattr(type(self), "impl"):
+            self.def_impl(self.impl)
+        if hasattr(type(self), "abstract_eval"):
+            self.def_effectful_abstract_eval(self.abstract_eval)
 
     def def_impl(self, impl: Callable) -> Callable:
         """What it computes from concrete arrays."""
