@@ -69,3 +69,18 @@ def test_pieces_are_one_program(name, monkeypatch):
     got = aot.tree.leaves(f(v))
     assert len(compiled) == 1 and np.array_equal(np.concatenate([np.ravel(x) for x in got]), v)
     assert "jit" not in str(aot.make_jaxpr(f)(v))
+
+
+ROWS = {"unstack": aot.numpy.unstack, "lax": aot.lax.unstack, "iteration": list, "reversed": lambda x: [*reversed(x)][::-1],
+        "along the last axis": lambda x: aot.numpy.unstack(x.T, axis=-1), "keys": lambda x: [
+            aot.random.key_data(k) for k in aot.random.wrap_key_data(x.astype("uint32"))]}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_programs_of_rows_are_small(name, monkeypatch):
+    """One with a result for each of thousands of rows takes minutes to compile."""
+    x = np.arange(14000, dtype=np.float32).reshape(7000, 2)
+    lines, real = [], cached.compile_text
+    monkeypatch.setattr(cached, "compile_text", lambda text, *args, **kwargs: lines.append(text.count("\n")) or real(text, *args, **kwargs))
+    got = ROWS[name](aot.numpy.asarray(x))
+    assert np.array_equal(np.stack(got), x) and len(lines) <= 5 and all(n < 100 for n in lines)

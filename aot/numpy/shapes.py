@@ -264,7 +264,6 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     return lax.stack(parts, axis=axis)
 
 
-@fused("axis")
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices along `axis` as a tuple."""
     return tuple(lax.unstack(arrays("unstack", x), axis=axis))

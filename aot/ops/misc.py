@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import operator
 from math import prod
 from typing import Any, Sequence
@@ -26,8 +27,8 @@ from aot.ops.shape import (
     squeeze,
     zeros,
 )
-from aot.ops.slicing import slice_in_dim
-from aot.trace import ShapedArray, Zero, bind, bind1, tangent_aval, typeof
+from aot.ops.slicing import dynamic_slice_in_dim, slice_in_dim
+from aot.trace import ShapedArray, Zero, base_trace, bind, bind1, state, tangent_aval, typeof
 from aot.tree_util import tree_flatten, tree_map
 
 
@@ -267,7 +268,26 @@ def stack(operands: Sequence, axis: int = 0):
 def unstack(x, axis: int = 0):
     """The slices of x along an axis."""
     axis = canonical_axis(axis, typeof(x).ndim)
-    return tuple(squeeze(slice_in_dim(x, i, i + 1, axis=axis), (axis,)) for i in range(typeof(x).shape[axis]))
+    n = typeof(x).shape[axis]
+    if state.trace is not base_trace:
+        return tuple(_rows(x, axis, n))
+    parts = [_some_rows()(x, i, axis=axis, count=min(ROWS, n - i)) for i in range(0, n, ROWS)]
+    return tuple(row for part in parts for row in part)
+
+
+#: as many slices are one program: with one for each, an array of thousands of rows takes minutes to compile
+ROWS = 32
+
+
+@functools.cache
+def _some_rows():
+    from aot.dispatch import jit
+    return jit(lambda x, start, *, axis, count: _rows(dynamic_slice_in_dim(x, start, count, axis), axis, count),
+               static_argnames=("axis", "count"))
+
+
+def _rows(x, axis: int, count: int) -> list:
+    return [squeeze(slice_in_dim(x, i, i + 1, axis=axis), (axis,)) for i in range(count)]
 
 
 def shape_as_value(shape):
