@@ -48,6 +48,10 @@ NAMES = [
     ("import jax; assert 'vmap' in dir(jax) and not hasattr(jax, 'nothing')"),
     ("from jax.interpreters import pxla; import jax.experimental.colocated_python as c; assert not isinstance(1, c.A | pxla.B)"),
     ("import jax; assert jax._src.distributed.global_state.client is None and jax._src.distributed.global_state.process_id == 0"),
+    ("from jax._src.numpy.util import promote_dtypes_complex as p; from jax._src.scipy.special import gammaln; "
+     "from jax._src.lax.control_flow import scan; a, b = p(1, 2.); assert a.dtype == b.dtype == 'complex64'"),
+    ("import jax.numpy as jnp, jax.scipy.special as s, jax.lax as l, jax.experimental.sparse as e; "
+     "assert 'einsum' in vars(jnp) and {'abs', 'dot'} < jnp.__dict__.keys() and 'erf' in vars(s) and 'approx_max_k' in vars(l) and 'BCOO' in vars(e)"),
     ("from jax._src.tree_util import prefix_errors as p; e, = p({'a': (1, 2)}, {'a': [1, 2]}); assert \"x['a']\" in str(e('x'))"),
 ]
 

@@ -224,6 +224,17 @@ def subclassed(m):
     return Tag
 
 
+def test_implementations_by_the_lowering():
+    def call(m):
+        core, mlir, xla = part(m, "extend.core"), part(m, "interpreters.mlir"), part(m, "interpreters.xla")
+        p = core.Primitive("power")
+        p.def_impl(functools.partial(xla.apply_primitive, p))
+        p.def_abstract_eval(lambda x, *, n: m.core.ShapedArray(x.shape, x.dtype))
+        mlir.register_lowering(p, mlir.lower_fun(lambda x, *, n: x ** n, multiple_results=False))
+        return lambda x: [p.bind(x, n=2), p.bind(x, n=3), m.jit(lambda x: p.bind(x, n=2))(x)]
+    compare_on_arrays(call, X)
+
+
 @pytest.mark.parametrize("square", [None, True, False])
 @pytest.mark.parametrize("name", ["eager", "jit", "jvp"])
 def test_primitives_whose_rules_are_methods(name, square):

@@ -2,6 +2,7 @@
 and lowerable.  `aot.numpy` is built on these."""
 from typing import Any
 
+from aot.modules import fill
 from aot.ops.call import pjit_p as pjit_p
 from aot.ops.collectives import (
     all_gather,
@@ -241,3 +242,10 @@ def __getattr__(name: str) -> Any:
             if found is not None:
                 return found
     raise AttributeError(f"module 'aot.lax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, "linalg", "with_sharding_constraint"})
+
+
+fill(__name__)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from aot.modules import fill
+
 #: file -> the public names it defines
 _FILES = {
     "ufuncs": """
@@ -95,3 +97,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__array_api_version__", "__array_namespace_info__"]
+
+
+fill(__name__)

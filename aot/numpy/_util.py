@@ -271,6 +271,15 @@ def promote(*args: Any, to: Callable[[Any], Any] | None = None) -> list[Any]:
     return [cast(x, dtype, weak) for x in args]
 
 
+def promote_arrays(*args: Any, to: Callable[[Any], Any] | None = None) -> list[Any]:
+    """`promote`, with arrays for Python's numbers."""
+    return [array_of(x) for x in promote(*args, to=to)]
+
+
+promote_inexact = functools.partial(promote_arrays, to=inexact)
+promote_complex = functools.partial(promote_arrays, to=complexes)
+
+
 def same_rank(name: str, args: list[Any]) -> list[Any]:
     """Give all non-scalar `args` the same number of dimensions; `lax` broadcasts scalars and size-1 axes itself."""
     shapes = [shape_of(x) for x in args]

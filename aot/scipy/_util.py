@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aot import dtypes, lax
+from aot.modules import fill
 from aot.numpy import _util
 from aot.numpy._util import fused as fused
 from aot.numpy._util import is_tracer as is_tracer
@@ -76,4 +77,5 @@ def lazily(package: str, files: dict[str, str], modules: str = "") -> tuple[Call
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{package}.{where[name]}"), name)
     names = sorted([*where, *submodules])
+    fill(package)
     return getattr_, lambda: names, names
