@@ -161,6 +161,26 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         if type(module) is ModuleType:
             sys.modules[module.__name__] = importlib.import_module(_ours(module.__name__))     # one module, two names
+        elif type(module) is _Jax:
+            _take_names()
+
+
+def _take_names() -> None:
+    """Libraries for arrays of several packages know them by the names of modules, and by what of jax is imported already:
+    `type(x).__module__`, `jax.numpy.__name__`, `sys.modules["jax.core"].Tracer`."""
+    import aot.numpy
+    from aot.array import Array
+    from aot.trace import Tracer
+
+    def rename(cls: type) -> None:
+        cls.__module__ = "jax" + cls.__module__.removeprefix("aot")
+        for each in cls.__subclasses__():
+            rename(each)
+    rename(Tracer)
+    Tracer.__init_subclass__ = classmethod(rename)      # type: ignore[assignment]
+    Array.__module__, aot.numpy.__name__ = "jax", "jax.numpy"
+    for name in ("jax.core", "jax.numpy"):
+        importlib.import_module(name)
 
 
 def _ours(name: str) -> str: return "aot" + name.removeprefix("jax")

@@ -52,6 +52,11 @@ NAMES = [
      "from jax._src.lax.control_flow import scan; a, b = p(1, 2.); assert a.dtype == b.dtype == 'complex64'"),
     ("import jax.numpy as jnp, jax.scipy.special as s, jax.lax as l, jax.experimental.sparse as e; "
      "assert 'einsum' in vars(jnp) and {'abs', 'dot'} < jnp.__dict__.keys() and 'erf' in vars(s) and 'approx_max_k' in vars(l) and 'BCOO' in vars(e)"),
+    ("import jax, jax.numpy as jnp; seen = [jnp.ones(2)]; f = lambda x: seen.append(x) or x; jax.jit(f)(1.); jax.grad(f)(1.); "
+     "jax.vmap(f)(seen[0]); jax.linearize(f, 1.); from jax.experimental.jet import jet; jet(f, (1.,), ([1.],)); "
+     "assert {type(x).__module__.split('.')[0] for x in seen} == {'jax'} and jnp.__name__ == 'jax.numpy' and len(seen) == 6; "
+     "import sys; assert issubclass(type(seen[1]), sys.modules['jax.core'].Tracer) and 'jax.numpy' in sys.modules; "
+     "import pickle; assert (pickle.loads(pickle.dumps(seen[0])) == 1).all() and pickle.loads(pickle.dumps(jax.Array)) is jax.Array"),
     ("from jax._src.tree_util import prefix_errors as p; e, = p({'a': (1, 2)}, {'a': [1, 2]}); assert \"x['a']\" in str(e('x'))"),
 ]
 
