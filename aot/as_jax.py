@@ -67,6 +67,9 @@ _PRIVATE: dict[str, dict[str, str]] = {
 
 #: modules of jax that libraries import for services that are not here: what is in them raises when it is used
 _ABSENT = frozenset(("jax.experimental.pallas", "jax.experimental.pallas.tpu", "jax.experimental.pallas.triton",
+                     *("jax.experimental.pallas.ops" + name for name in (
+                         "", ".tpu", *(".tpu.splash_attention" + part for part in (
+                             "", ".splash_attention_kernel", ".splash_attention_mask")))),
                      "jax.experimental.array_serialization", "jax.experimental.array_serialization.serialization",
                      "jax.experimental.colocated_python", "jax.experimental.colocated_python.func",
                      "jax.experimental.colocated_python.serialization", "jax.extend.ifrt_programs", "jax.interpreters.pxla"))
@@ -87,10 +90,11 @@ class _Jax(_Module):
         if name == "_src":
             return importlib.import_module("jax._src")
         try:
-            return getattr(aot, name)
+            value = getattr(aot, name)
         except AttributeError:
             raise AttributeError(f"module 'jax' has no attribute {name!r}; it is aot {aot.__version__}, which follows jax "
                                  f"{JAX_VERSION}") from None
+        return value if not isinstance(value, ModuleType) else importlib.import_module(f"jax.{name}")   # in sys.modules, too
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *dir(aot)})

@@ -57,6 +57,10 @@ NAMES = [
      "assert {type(x).__module__.split('.')[0] for x in seen} == {'jax'} and jnp.__name__ == 'jax.numpy' and len(seen) == 6; "
      "import sys; assert issubclass(type(seen[1]), sys.modules['jax.core'].Tracer) and 'jax.numpy' in sys.modules; "
      "import pickle; assert (pickle.loads(pickle.dumps(seen[0])) == 1).all() and pickle.loads(pickle.dumps(jax.Array)) is jax.Array"),
+    ("import sys, jax; jax.lax; assert {'jax.core', 'jax.numpy', 'jax.lax'} <= set(sys.modules)"),
+    ("import jax, pickle; x = jax.numpy.ones(2); assert x.__array_namespace__() is jax.numpy and jax.numpy.__name__ == 'jax.numpy'; "
+     "from jax.numpy import linalg, fft; import aot.numpy.linalg; assert linalg is aot.numpy.linalg; "
+     "assert pickle.loads(pickle.dumps(jax.numpy.sin)) is jax.numpy.sin"),
     ("from jax._src.tree_util import prefix_errors as p; e, = p({'a': (1, 2)}, {'a': [1, 2]}); assert \"x['a']\" in str(e('x'))"),
 ]
 

@@ -12,6 +12,7 @@ from aot import dtypes, lax
 from aot.api import device_put, vmap
 from aot.array_methods import ArrayMethods
 from aot.numpy import _util
+from aot.trace.core import staged
 from aot.numpy._util import (
     BOOL,
     array_of,
@@ -47,6 +48,8 @@ def array(object: Any, dtype: Any = None, *args: Any, copy: bool = True, order: 
     weak = dtype is None and _is_weak(object)
     dtype = None if dtype is None else user_dtype(dtype, "array")
     out = _convert(_unwrap(object), dtype, weak, copy)
+    if type(object) in (bool, int, float, complex):
+        out = staged(out)
     if ndmin > out.ndim:
         out = lax.expand_dims(out, tuple(range(ndmin - out.ndim)))
     target = _placement(device, out_sharding, "array")

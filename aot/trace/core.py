@@ -297,6 +297,8 @@ class StageTrace(Trace):
         """The operand that x is in this jaxpr."""
         if type(x) is StageTracer and x.owner is self:
             return x.variable
+        if type(x) is StageTracer and type(x.variable) is Literal:
+            return self.atom(x.variable.val)
         if isinstance(x, Tracer) or type(x) is Ref:
             found = self.captured.get(id(x))
             if found is None:
@@ -335,6 +337,14 @@ class StageTrace(Trace):
 
     def custom_jvp(self, call, args): return call.stage(self, args)
     def custom_vjp(self, call, args): return call.stage(self, args)
+
+
+def staged(x: Any) -> Any:
+    """A constant as a value of the function that is being staged, if any: Python cannot ask for it."""
+    trace: Trace | None = state.trace
+    while trace is not None and type(trace) is not StageTrace:
+        trace = trace.parent
+    return x if trace is None else StageTracer(trace, trace.atom(x))
 
 
 def stage(f, avals: Sequence[ShapedArray], name: str = "", finish: Any = None) -> tuple[Jaxpr, list]:
