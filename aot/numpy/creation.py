@@ -12,7 +12,6 @@ from aot import dtypes, lax
 from aot.api import device_put, vmap
 from aot.array_methods import ArrayMethods
 from aot.numpy import _util
-from aot.trace.core import staged
 from aot.numpy._util import (
     BOOL,
     array_of,
@@ -35,6 +34,7 @@ from aot.numpy._util import (
     shape_of,
     user_dtype,
 )
+from aot.trace.core import staged
 
 
 # ---- from data -------------------------------------------------------------------------------------------------------
