@@ -266,6 +266,21 @@ def test_constants_of_known_values_are_not_recorded():
     assert operations(lambda x: x * np.float32(2) + jnp.array([1.0, 2.0, 3.0]), jnp.ones(3)) == ["mul", "add"]
 
 
+@pytest.mark.parametrize("make", [jnp.asarray, jnp.array, lambda v: jnp.asarray(v, jnp.float32), lambda v: jnp.array(v, ndmin=1)])
+@pytest.mark.parametrize("value", [False, 3, 2.5, 1j], ids=str)
+def test_python_numbers_made_into_arrays_are_values_of_the_staged_function(make, value):
+    def f(x):
+        y = make(value.real if type(value) is complex else value)
+        with pytest.raises(aot.errors.TracerBoolConversionError):
+            bool(y)
+        with aot.ensure_compile_time_eval():
+            assert make(2)
+        return lax.fori_loop(0, 2, lambda i, c: c + y.sum(), x)
+    expected = 1 + 2 * value.real
+    assert aot.jit(f)(1.0) == expected and aot.jit(aot.vmap(f))(jnp.ones(1)) == expected and aot.jit(aot.value_and_grad(f))(1.0)[1] == 1
+    assert not isinstance(make(2), aot.core.Tracer) and aot.grad(lambda x: x if make(2.0) else -x)(1.0) == 1     # nothing is staged
+
+
 def test_same_function_eager_and_traced():
     for f in (lambda x: jnp.mean(x, 1, keepdims=True), lambda x: jnp.median(x), lambda x: jnp.logaddexp(x, 1.0), lambda x: lax.exp(x).std()):
         np.testing.assert_allclose(f(jnp.asarray(X)), aot.jit(f)(jnp.asarray(X)), rtol=1e-6)

@@ -81,6 +81,7 @@ class Trace:
     """What happens to a primitive.  Rules run with `parent` current."""
     parent: Any = None          # the trace that rules run under; None for the base
     tag: Any = None             # shared by traces that accept each other's tracers
+    folds = False               # constants stay known under it
     main = property(lambda self: self.tag or self)
 
     def process(self, prim: Primitive, args: Sequence, params: dict) -> list:
@@ -343,7 +344,7 @@ def staged(x: Any) -> Any:
     """A constant as a value of the function that is being staged, if any: Python cannot ask for it."""
     trace: Trace | None = state.trace
     while trace is not None and type(trace) is not StageTrace:
-        trace = trace.parent
+        trace = None if trace.folds else trace.parent
     return x if trace is None else StageTracer(trace, trace.atom(x))
 
 

@@ -58,6 +58,7 @@ def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = Fal
 
 class _Folding(Trace):
     """Runs what has no traced operand now, and leaves the rest to the trace outside."""
+    folds = True
 
     def __init__(self, parent: Trace): self.parent = parent
 
