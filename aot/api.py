@@ -8,7 +8,7 @@ from aot import xla
 from aot.array import Array, device_put_one
 from aot.dispatch import jit
 from aot.source import api_boundary, wraps
-from aot.trace import ClosedJaxpr, hoist_consts, typeof
+from aot.trace import ClosedJaxpr, ShapeDtypeStruct, hoist_consts, typeof
 from aot.trace import axis_env as bound_axis
 from aot.traced import described, trace_to_entry
 from aot.transforms.autodiff import (
@@ -59,10 +59,16 @@ def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (),
 
 
 def eval_shape(fun: Callable, *args, **kwargs):
-    """Shapes and dtypes of fun's outputs, without computing anything."""
+    """Shapes and dtypes of fun's outputs, without computing anything.  Sizes may be unknown (`aot.export.symbolic_shape`)."""
     leaves, in_tree = tree_flatten((args, kwargs))
-    entry = trace_to_entry(fun, in_tree, [typeof(x) for x in leaves], getattr(fun, "__name__", "fun"), ())
-    return described(entry.out_tree, entry.jaxpr.out_avals)
+
+    def evaluate(leaves: list) -> Any:
+        entry = trace_to_entry(fun, in_tree, [typeof(x) for x in leaves], getattr(fun, "__name__", "fun"), ())
+        return described(entry.out_tree, entry.jaxpr.out_avals)
+    if any(not isinstance(d, int) for x in leaves if type(x) is ShapeDtypeStruct for d in x.shape):
+        from aot.symbolic import evaluated
+        return evaluated(leaves, evaluate)
+    return evaluate(leaves)
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None):

@@ -169,8 +169,6 @@ REFUSED = {
     "name twice": (ValueError, "already", lambda: export.register_namedtuple_serialization(Unknown, serialized_name="tests.Pair")),
     "no tuple": (ValueError, "not a named tuple", lambda: export.register_namedtuple_serialization(int, serialized_name="i")),
     "garbage": (aot_runtime.ArtifactError, "not an .aot artifact", lambda: export.deserialize(b"garbage")),
-    "symbol": (NotImplementedError, "every program has known sizes", lambda: export.symbolic_shape("n, 4")),
-    "scope": (NotImplementedError, "every program has known sizes", export.SymbolicScope),
     "shape": (ValueError, "does not fit", lambda: export.symbolic_shape("3, _", like=(2, 4))),
     "mapped": (NotImplementedError, "export jit", lambda: aot.vmap(export.export(aot.jit(jnp.sin))(X[0]).call)(X)),
     "shape of an argument": (ValueError, r"Shape mismatch for .*\[0\]\[0\] of sin: exported for f32\[3,4\], called with f32\[4,3\]",

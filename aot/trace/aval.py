@@ -174,6 +174,9 @@ def _ndarray_aval(x) -> ShapedArray:
 
 
 def _struct_aval(x: ShapeDtypeStruct) -> Any:
+    if any(not isinstance(d, int) for d in x.shape):
+        from aot.symbolic import refuse_symbolic
+        refuse_symbolic(x.shape)
     aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, True), x.weak_type)
     if not x.is_ref:
         return aval
