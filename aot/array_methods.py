@@ -160,12 +160,12 @@ class ArrayMethods:
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        return iter(_np.unstack(self))
+        return _np._rows(self)
 
     def __reversed__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        return reversed(_np.unstack(self))
+        return reversed([*_np._rows(self)])
 
     def __contains__(self, other: Any) -> Any:
         """Whether a scalar is among the elements of a one-dimensional array."""

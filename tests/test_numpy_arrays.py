@@ -5,6 +5,7 @@ import copy
 import operator
 import os
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -264,6 +265,24 @@ def test_array_of_traced_scalars_is_a_concatenation_as_documented():
 
 def test_constants_of_known_values_are_not_recorded():
     assert operations(lambda x: x * np.float32(2) + jnp.array([1.0, 2.0, 3.0]), jnp.ones(3)) == ["mul", "add"]
+
+
+@pytest.mark.parametrize("n", [0, 1, 64, 65, 1000])
+def test_iteration(n):
+    x = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
+    np.testing.assert_array_equal(np.reshape([*map(np.asarray, jnp.asarray(x))], (n, 2)), x)
+    np.testing.assert_array_equal(np.reshape([*map(np.asarray, reversed(jnp.asarray(x)))], (n, 2)), x[::-1])
+    assert [int(k) for k in jnp.arange(n)] == [*range(n)]
+    keys = aot.random.split(aot.random.key(0), n)
+    assert [str(aot.random.key_data(k)) for k in keys] == [str(k) for k in aot.random.key_data(keys)]
+    if 0 < n < 100:
+        assert aot.jit(lambda x: sum([row.sum() for row in x]))(x) == x.sum()
+
+
+def test_iteration_compiles_little():
+    start = time.process_time()
+    assert next(iter(jnp.arange(100_000))) == 0 and sum(map(int, jnp.arange(5_003))) == 5_003 * 2_501
+    assert time.process_time() - start < 20          # one program with all the results takes minutes
 
 
 @pytest.mark.parametrize("make", [jnp.asarray, jnp.array, lambda v: jnp.asarray(v, jnp.float32), lambda v: jnp.array(v, ndmin=1)])
