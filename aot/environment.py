@@ -9,7 +9,17 @@ from typing import Any
 from aot import xla
 from aot.array import Array
 
-Device = Any
+
+class _AnyDevice(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        from aot.sharding import AbsentDevice
+        return isinstance(x, (xla.ext.Device, AbsentDevice))
+
+
+class Device(metaclass=_AnyDevice):
+    """What `devices` gives: for annotations and isinstance."""
+
+    def __new__(cls) -> Device: raise TypeError("devices are not made. hint: aot.devices() gives those that are here")
 
 
 def devices(backend: str | None = None) -> list:

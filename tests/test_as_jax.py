@@ -57,6 +57,9 @@ NAMES = [
      "assert {type(x).__module__.split('.')[0] for x in seen} == {'jax'} and jnp.__name__ == 'jax.numpy' and len(seen) == 6; "
      "import sys; assert issubclass(type(seen[1]), sys.modules['jax.core'].Tracer) and 'jax.numpy' in sys.modules; "
      "import pickle; assert (pickle.loads(pickle.dumps(seen[0])) == 1).all() and pickle.loads(pickle.dumps(jax.Array)) is jax.Array"),
+    ("import jax, jax.numpy as jnp; d, = jax.devices(); assert isinstance(d, jax.Device) and not isinstance(3, jax.Device) and "
+     "isinstance(jnp.ones(1).device, jax.Device); x: jax.Device | None = None"),
+    ("from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel, splash_attention_mask"),
     ("import sys, jax; jax.lax; assert {'jax.core', 'jax.numpy', 'jax.lax'} <= set(sys.modules)"),
     ("import jax, pickle; x = jax.numpy.ones(2); assert x.__array_namespace__() is jax.numpy and jax.numpy.__name__ == 'jax.numpy'; "
      "from jax.numpy import linalg, fft; import aot.numpy.linalg; assert linalg is aot.numpy.linalg; "

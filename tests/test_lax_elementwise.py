@@ -60,6 +60,8 @@ def test_binary(name):
     compare(f, A, np.arange(8, dtype=np.int32) if name != "pow" else B[:3])     # other dtype: both raise
     compare(f, A.reshape(2, 4), B[:4].reshape(1, 4))         # sizes of 1
     if name == "nextafter":
+        compare(lambda m, lax: m.grad(lambda x: lax.nextafter(x, F(2))), F(1))      # both raise
+        compare(lambda m, lax: m.grad(lambda x: lax.nextafter(F(2), x)), F(1))
         return
     x, y = np.abs(A[:5]), B[:5]
     compare(lambda m, lax: m.vmap(m.grad(getattr(lax, name), (0, 1))), x, y)
