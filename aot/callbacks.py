@@ -6,6 +6,7 @@ from typing import Any, Callable
 import numpy as np
 
 from aot import dtypes
+from aot.array import shared
 from aot.ops.callbacks import callback as _callback
 from aot.source import api_boundary
 from aot.trace import ShapedArray
@@ -20,7 +21,7 @@ def _declared(result_shape_dtypes: Any):
 def _flat(fun: Callable, in_tree, out_tree, kwargs: dict) -> Callable:
     """fun over trees -> function of flat numpy arrays returning a flat list."""
     def call(*leaves):
-        args, kw = in_tree.unflatten(leaves)
+        args, kw = in_tree.unflatten(map(shared, leaves))
         out = fun(*args, **kw)
         outs, tree = tree_flatten(out)
         if tree != out_tree:
@@ -33,7 +34,7 @@ def _flat(fun: Callable, in_tree, out_tree, kwargs: dict) -> Callable:
 @api_boundary
 def pure_callback(callback: Callable, result_shape_dtypes: Any, *args, sharding=None, vmap_method: str | None = None,
                   **kwargs):
-    """Call a Python function of numpy arrays without side effects from compiled code.
+    """Call a Python function of concrete arrays without side effects from compiled code.
 
     result_shape_dtypes: tree of ShapeDtypeStructs (or arrays) that the function returns.  vmap_method: 'sequential',
     'sequential_unrolled', 'expand_dims', 'broadcast_all' or None (refuse).  sharding has no effect: a program over several

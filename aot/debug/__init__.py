@@ -6,6 +6,7 @@ import string
 import sys
 from typing import Any, Callable
 
+from aot.array import shared
 from aot.debug._breakpoint import breakpoint as breakpoint
 from aot.debug._effects import DebugEffect as DebugEffect
 from aot.debug._effects import OrderedDebugEffect as OrderedDebugEffect
@@ -46,7 +47,7 @@ def _call(callback: Callable, args: tuple, kwargs: dict, ordered: bool) -> None:
     fixed = [None if is_valid_type(x) and not isinstance(x, str) else (x,) for x in leaves]
 
     def call(*values):
-        it = iter(values)
+        it = map(shared, values)
         a, k = tree.unflatten([next(it) if f is None else f[0] for f in fixed])
         callback(*a, **k)
         return []

@@ -134,7 +134,8 @@ def _from_object(x: Any) -> np.ndarray:
     except TypeError:
         out = np.asarray(x)  # ranges and other sequences; subclasses of numbers such as IntEnum
     if out.dtype.kind in "OSUMm":
-        raise TypeError(f"Value {reprlib.repr(x)} is no number and no array of numbers. Unexpected input type for array: {type(x)}")
+        raise TypeError(f"Value {reprlib.repr(x)} is no number and no array of numbers. "
+                        f"Unexpected input type for array: {type(x)}")
     return out
 
 

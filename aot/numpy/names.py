@@ -45,7 +45,7 @@ class _NamespaceInfo:
 
     def capabilities(self) -> dict[str, Any]:
         """Shapes cannot depend on data in traced functions."""
-        return {"boolean indexing": True, "data-dependent shapes": False, "max dimensions": 64}
+        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
 
     def default_device(self) -> None:
         """Arrays are not bound to a device unless asked."""

@@ -234,8 +234,8 @@ min = binary("min", "minimum", lambda t, z, x, y: mul(t, _share(x, z, y)), lambd
 atan2 = binary("atan2", "atan2", lambda t, z, x, y: mul(t, div(y, add(square(x), square(y)))),
                lambda t, z, x, y: mul(t, div(neg(x), add(square(x), square(y)))), "fc")
 def _steps(*_: Any) -> Any:
-    raise NotImplementedError("Differentiation rule for 'nextafter' not implemented: it steps from one number to the next. hint: "
-                              "stop_gradient(x), or custom_jvp for the derivative that you mean")
+    raise NotImplementedError("Differentiation rule for 'nextafter' not implemented: it steps from one number to the next. "
+                              "hint: stop_gradient(x), or custom_jvp for the derivative that you mean")
 
 
 nextafter = binary("nextafter", "chlo.next_after", _steps, _steps, "f", names=("x1", "x2"))
