@@ -160,12 +160,13 @@ class ArrayMethods:
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        return _np._rows(self)
+        from aot.ops.misc import rows
+        return rows(self)
 
     def __reversed__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        return reversed([*_np._rows(self)])
+        return reversed(_np.unstack(self))
 
     def __contains__(self, other: Any) -> Any:
         """Whether a scalar is among the elements of a one-dimensional array."""

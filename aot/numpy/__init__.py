@@ -77,7 +77,6 @@ _FILE_OF.update(fft="", linalg="")
 #: What the methods and operators of arrays need and users do not: name here -> (file, name there).
 _PRIVATE = {
     "_getitem": ("indexing", "getitem"), "_At": ("at", "At"), "_view": ("bits", "view"), "_byteswap": ("bits", "byteswap"),
-    "_rows": ("shapes", "rows"),
 }
 __all__ = sorted(name for name in _FILE_OF if not name.startswith("_"))
 __array_api_version__ = "2024.12"

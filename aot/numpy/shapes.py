@@ -1,10 +1,9 @@
 """Shapes: reshape, transpose, stack, split, repeat, tile, flip, roll. Nothing here computes new values."""
 from __future__ import annotations
 
-import itertools
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from aot.numpy._util import (
     concrete_index,
     fused,
     index_tuple,
-    is_tracer,
     named,
     no_out,
     promote,
@@ -269,19 +267,6 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices along `axis` as a tuple."""
     return tuple(lax.unstack(arrays("unstack", x), axis=axis))
-
-
-#: how many rows one program gives to who iterates
-_BLOCK = 64
-
-
-def rows(x: Any) -> Iterator[Any]:
-    """What iteration gives.  Of long arrays it is taken in blocks: a program with thousands of results compiles for minutes."""
-    n = x.shape[0]
-    if n <= _BLOCK or is_tracer(x):
-        return iter(unstack(x))
-    blocks = (lax.dynamic_slice_in_dim(x, i, min(_BLOCK, n - i)) for i in range(0, n, _BLOCK))
-    return itertools.chain.from_iterable(map(unstack, blocks))
 
 
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:

@@ -5,7 +5,7 @@ import enum
 import functools
 import operator
 from math import prod
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
@@ -267,16 +267,21 @@ def stack(operands: Sequence, axis: int = 0):
 
 def unstack(x, axis: int = 0):
     """The slices of x along an axis."""
-    axis = canonical_axis(axis, typeof(x).ndim)
+    return tuple(rows(x, canonical_axis(axis, typeof(x).ndim)))
+
+
+#: as many slices are one program: with all of them in one, an array of thousands of rows takes minutes to compile
+ROWS = 32
+
+
+def rows(x, axis: int = 0) -> Iterator:
+    """The slices of x along an axis, one after the other."""
     n = typeof(x).shape[axis]
     if state.trace is not base_trace:
-        return tuple(_rows(x, axis, n))
-    parts = [_some_rows()(x, i, axis=axis, count=min(ROWS, n - i)) for i in range(0, n, ROWS)]
-    return tuple(row for part in parts for row in part)
-
-
-#: as many slices are one program: with one for each, an array of thousands of rows takes minutes to compile
-ROWS = 32
+        yield from _rows(x, axis, n)
+        return
+    for i in range(0, n, ROWS):
+        yield from _some_rows()(x, i, axis=axis, count=min(ROWS, n - i))
 
 
 @functools.cache
