@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import aot
+import aot.numpy as jnp
 from aot import lax
 from aot.debug import _breakpoint
 from aot.experimental import io_callback
@@ -67,6 +68,26 @@ def test_pure_callback_under_vmap(method):
     f = lambda x, y: aot.pure_callback(lambda a, b: np.asarray(a * b, F), SCALAR, x, y, vmap_method=method)
     np.testing.assert_allclose(aot.jit(aot.vmap(f))(X, X + 1), X * (X + 1))
     np.testing.assert_allclose(aot.vmap(f, (0, None))(X, F(2)), X * 2)
+
+
+@pytest.mark.parametrize("call", [
+    lambda f, x: aot.pure_callback(f, x, x, 2), lambda f, x: aot.experimental.io_callback(f, x, x, 2),
+    lambda f, x: aot.debug.callback(f, x, 2), lambda f, x: aot.debug.callback(f, x, np.int32(2), ordered=True),
+    lambda f, x: aot.vmap(lambda r: aot.pure_callback(f, r, r, 2, vmap_method="sequential"))(x),
+])
+@pytest.mark.parametrize("wrap", [lambda f: f, aot.jit], ids=["eager", "jit"])
+def test_functions_called_back_get_arrays(call, wrap):
+    seen = []
+
+    def f(x, n):
+        seen.append(x)
+        with pytest.raises(ValueError):
+            np.asarray(x)[...] = 0
+        return jnp.sin(x).at[0].set(n) + (x.device == aot.devices()[0])
+    x = jnp.arange(200_000.0).reshape(2, -1)
+    aot.block_until_ready(wrap(lambda x: call(f, x))(x))
+    assert seen and all(type(s) is aot.Array for s in seen)
+    np.testing.assert_array_equal(seen[0], x if seen[0].ndim == 2 else x[0])
 
 
 def test_pure_callback_with_a_custom_derivative():
