@@ -239,7 +239,7 @@ def _assemble(shape, sharding: Sharding, parts: Sequence[np.ndarray], dtype) -> 
         if p.shape != want:
             raise ValueError(f"each device holds a part of shape {want}, got one of shape {p.shape}")
     aval = ShapedArray(shape, kind)
-    parts = [np.ascontiguousarray(p, dtype=kind) for p in parts]
+    parts = [np.asarray(p, kind, order="C") for p in parts]
     if len(sharding.device_tuple) == 1:
         return Array(xla.put(parts[0], xla.storage(aval), xla.default_sharding(sharding.device_tuple[0])), aval)
     return Array(xla.put_shards(parts, xla.storage(aval), sharding), aval)

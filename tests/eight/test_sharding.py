@@ -289,6 +289,18 @@ def test_making_arrays():
     assert aot.device_put(a, aot.devices()[3]).devices() == {aot.devices()[3]}
 
 
+@pytest.mark.parametrize("sharding", [NamedSharding(GRID, P()), aot.sharding.SingleDeviceSharding(aot.devices()[0]),
+                                      aot.sharding.SingleDeviceSharding(aot.devices()[1])], ids=["replicated", "first", "second"])
+@pytest.mark.parametrize("value", [3.5, [[1., 2.]], np.arange(6.).reshape(2, 3).T, np.zeros((0, 2))], ids=["scalar", "row", "transposed", "empty"])
+def test_arrays_made_of_parts_have_the_shape_of_the_parts(sharding, value):
+    value = np.asarray(value, np.float32)
+    a = aot.make_array_from_callback(value.shape, sharding, lambda index: value[index])
+    b = aot.make_array_from_single_device_arrays(value.shape, sharding, [s.data for s in a.addressable_shards])
+    for x in (a, b, a.addressable_data(0)):
+        assert x.shape == np.asarray(x).shape == value.shape and str(np.asarray(x).tolist()) == str(value.tolist())
+        assert value.ndim or float(x) == value
+
+
 @pytest.mark.parametrize("spec", [P(), P("x"), P("x", "y"), P(None, ("y", "x"))], ids=str)
 def test_arrays_like_one_over_devices_lie_as_it_does(spec):
     a = aot.device_put(ARR, NamedSharding(GRID, spec))
