@@ -267,6 +267,23 @@ def test_constants_of_known_values_are_not_recorded():
     assert operations(lambda x: x * np.float32(2) + jnp.array([1.0, 2.0, 3.0]), jnp.ones(3)) == ["mul", "add"]
 
 
+@pytest.mark.parametrize("value, dtype", [
+    ([2 ** 31, 0], "uint32"), ([2 ** 32 - 1], "uint32"), ([[2 ** 31], [1]], "uint32"), ([2 ** 40], "float32"), ([-1], "uint32"),
+    ([2 ** 31], None), ([2 ** 32], "uint32"), ([300], "uint8"), ([2 ** 31], "int32"), ([1.5, 2 ** 31], "float32"), ([1.5, 2], "int32"),
+])
+def test_large_numbers_in_lists_are_of_the_dtype_that_is_given(value, dtype):
+    try:
+        expected = np.asarray(value, dtype or "int32") if dtype != "int32" else np.asarray(value).astype("int32", casting="unsafe")
+        if dtype == "int32" and value == [2 ** 31]:
+            raise OverflowError
+    except OverflowError:
+        with pytest.raises(OverflowError):
+            jnp.asarray(value, dtype)
+    else:
+        found = jnp.asarray(value, dtype)
+        assert found.dtype == dtype and found.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("n", [0, 1, 64, 65, 1000])
 def test_iteration(n):
     x = np.arange(2 * n, dtype=np.float32).reshape(n, 2)

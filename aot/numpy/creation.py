@@ -165,7 +165,7 @@ def _typed(leaf: Any) -> Any:
 
 
 def _host_array(x: Any, leaves: list[Any], dtype: Any) -> np.ndarray:
-    if kind(dtype) in "ui" and any(kind(dtype_of(_typed(leaf))) in "fc" for leaf in leaves):
+    if kind(dtype) in "ui" and any(type(leaf) is not int and kind(dtype_of(_typed(leaf))) in "fc" for leaf in leaves):
         return np.asarray(x)  # converted by _put: numpy itself would refuse 1.5 as an element of an int array
     return np.asarray(x, dtype=dtype)
 
