@@ -411,3 +411,50 @@ def test_descriptions_have_no_value():
     f = aot.jit(lambda x, s: x * s["a"])
     with pytest.raises(TypeError, match=r"'s\['a'\]' is a ShapeDtypeStruct, which has no value"):
         f(X, {"a": aot.ShapeDtypeStruct((3,), f32)})
+
+
+# ---- functions of the library where ranks may not be promoted ------------------------------------------------------------
+
+P, C = np.array([.3, .6], f32), np.eye(2, dtype=f32)
+KDE = lambda m: m.scipy.stats.gaussian_kde(np.array([[1, 2, 4]], f32))
+STRICT = {
+    "multivariate_normal": lambda m, k: m.random.multivariate_normal(k, P, C, (4, 3)),
+    "dirichlet": lambda m, k: m.random.dirichlet(k, P, (4, 3)), "gamma": lambda m, k: m.random.gamma(k, P, (4, 3, 2)),
+    "categorical": lambda m, k: m.random.categorical(k, P, shape=(4,)), "poisson": lambda m, k: m.random.poisson(k, P, (4, 2)),
+    "binomial": lambda m, k: m.random.binomial(k, 9 * P, P, (4, 2)), "uniform": lambda m, k: m.random.uniform(k, (4, 2), minval=P[None]),
+    "kde": lambda m, k: KDE(m)(np.ones((1, 2), f32)), "resample": lambda m, k: KDE(m).resample(k, (3,)),
+    "logpdf": lambda m, k: m.scipy.stats.multivariate_normal.logpdf(X.T, P, C), "solve": lambda m, k: m.numpy.linalg.solve(C[None] * 2, P),
+    "average": lambda m, k: m.numpy.average(X.T, axis=1, weights=P), "percentile": lambda m, k: m.numpy.percentile(X, P, axis=0),
+    "set": lambda m, k: m.numpy.asarray(X.T).at[:].set(P), "svd": lambda m, k: m.grad(lambda a: m.numpy.linalg.svd(a)[1].sum())(X),
+}
+
+
+@pytest.mark.parametrize("f", STRICT.values(), ids=STRICT)
+def test_ranks_are_not_promoted_within(f):
+    def run(m):
+        with m.numpy_rank_promotion("raise"):
+            return f(m, m.random.key(1))
+    check(run)
+
+
+# ---- functools.wraps over functions of the library -----------------------------------------------------------------------
+
+def marked(m, fun):
+    fun.mark = "it"
+    return fun
+
+
+WRAPPED = {
+    "jit as jit": lambda m: functools.wraps(m.jit(m.numpy.sin))(m.jit(lambda x: x + 1)),
+    "jit as grad of jit": lambda m: functools.wraps(m.grad(m.jit(m.numpy.sin)))(m.jit(lambda x: x * 2)),
+    "jit of jit": lambda m: functools.wraps(m.jit(m.numpy.sin))(m.jit(m.grad(m.jit(m.numpy.sin)))),
+    "jit as custom_jvp": lambda m: functools.wraps(m.custom_jvp(m.numpy.sin))(m.jit(lambda x: x + 1)),
+    "jit as custom_vjp": lambda m: functools.wraps(m.custom_vjp(m.numpy.sin))(m.jit(lambda x: x + 1)),
+    "jit as checkpoint": lambda m: functools.wraps(m.checkpoint(m.numpy.sin))(m.jit(lambda x: x + 1)),
+    "marks are kept": lambda m: lambda x: functools.wraps(m.jit(marked(m, lambda x: x)))(m.jit(lambda x: x + 1)).mark == "it",
+}
+
+
+@pytest.mark.parametrize("f", WRAPPED.values(), ids=WRAPPED)
+def test_functools_wraps(f):
+    check(lambda m: [f(m)(m.numpy.asarray(.7)) for _ in range(3)])

@@ -126,7 +126,7 @@ def _multivariate_normal(key, mean, cov, *, shape, dtype, method):
     import aot.numpy as jnp
     n = typeof(mean).shape[-1]
     drawn = _normal(key, shape=(*shape, n), dtype=dtype)
-    return jnp.add(mean, jnp.einsum("...ij,...j->...i", _factor(cov, method), drawn))
+    return jnp.add(jnp.broadcast_to(mean, drawn.shape), jnp.einsum("...ij,...j->...i", _factor(cov, method), drawn))
 
 
 def _factor(cov, method):

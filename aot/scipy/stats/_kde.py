@@ -100,7 +100,7 @@ class gaussian_kde:
         data, x = data.T @ white, x.T @ white
         constant = jnp.sum(jnp.log(jnp.diag(white))) - 0.5 * self.d * np.log(2 * np.pi)
         log_weights = jnp.log(self.weights).astype(constant.dtype)
-        at = lambda point: logsumexp(log_weights + (constant - 0.5 * jnp.sum(jnp.square(data - point), -1)))
+        at = lambda point: logsumexp(log_weights + (constant - 0.5 * jnp.sum(jnp.square(data - point[None]), -1)))
         return vmap(at)(x)
 
     def evaluate(self, points):
