@@ -42,8 +42,9 @@ class _Call:
         if kwargs or not _are_all(self.fun, args):
             try:        # keyword arguments become positions: rules take nothing else
                 bound = inspect.signature(self.fun).bind(*args, **kwargs)
-                bound.apply_defaults()
-                args, kwargs = bound.args, bound.kwargs
+                given = {*bound.arguments}
+                bound.apply_defaults()          # those of keyword-only ones are the function's own concern
+                args, kwargs = bound.args, {k: v for k, v in bound.kwargs.items() if k in given or k in kwargs}
             except (TypeError, ValueError):
                 pass
         if kwargs:

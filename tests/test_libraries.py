@@ -458,3 +458,28 @@ WRAPPED = {
 @pytest.mark.parametrize("f", WRAPPED.values(), ids=WRAPPED)
 def test_functools_wraps(f):
     check(lambda m: [f(m)(m.numpy.asarray(.7)) for _ in range(3)])
+
+
+# ---- functions with rules whose keyword-only arguments have defaults -----------------------------------------------------
+
+KEYWORDS = {"default": lambda m: lambda x, *, k=2.: x * k, "partial": lambda m: functools.partial(lambda x, *, k: x * k, k=3.),
+            "partial of jit": lambda m: functools.partial(m.jit(lambda x, *, k: x * k), k=3.)}
+
+
+@pytest.mark.parametrize("fun", KEYWORDS.values(), ids=KEYWORDS)
+def test_rules_of_functions_with_keywords_that_have_defaults(fun):
+    def run(m):
+        f, g = m.custom_jvp(fun(m)), m.custom_vjp(fun(m))
+        f.defjvp(lambda x, t: (x[0] * 5, t[0] * 7))
+        g.defvjp(lambda x: (x * 5, None), lambda _, ct: (ct * 11,))
+        return [h(x) for h in (f, g) for x in (2., X)] + [m.grad(h)(2.) for h in (f, g)] + [m.jit(m.grad(h))(2.) for h in (f, g)]
+    check(run)
+
+
+def test_keywords_that_are_given_have_no_place_in_rules():
+    f, g = aot.custom_jvp(KEYWORDS["default"](aot)), aot.custom_vjp(KEYWORDS["default"](aot))
+    f.defjvp(lambda x, t: (x[0], t[0]))
+    g.defvjp(lambda x: (x, None), lambda _, ct: (ct,))
+    for h in (f, g):
+        with pytest.raises(TypeError, match="takes keyword-only arguments"):
+            h(1., k=3.)
