@@ -444,7 +444,7 @@ def marked(m, fun):
     return fun
 
 
-WRAPPED = {
+WRAPPING = {
     "jit as jit": lambda m: functools.wraps(m.jit(m.numpy.sin))(m.jit(lambda x: x + 1)),
     "jit as grad of jit": lambda m: functools.wraps(m.grad(m.jit(m.numpy.sin)))(m.jit(lambda x: x * 2)),
     "jit of jit": lambda m: functools.wraps(m.jit(m.numpy.sin))(m.jit(m.grad(m.jit(m.numpy.sin)))),
@@ -455,7 +455,7 @@ WRAPPED = {
 }
 
 
-@pytest.mark.parametrize("f", WRAPPED.values(), ids=WRAPPED)
+@pytest.mark.parametrize("f", WRAPPING.values(), ids=WRAPPING)
 def test_functools_wraps(f):
     check(lambda m: [f(m)(m.numpy.asarray(.7)) for _ in range(3)])
 
