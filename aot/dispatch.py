@@ -54,8 +54,8 @@ class PjitFunction:
     """A function compiled per signature.  See `jit`."""
     # not in `__dict__`, which `functools.wraps` copies from one function to another
     __slots__ = ("fun", "name", "inline", "in_shardings", "out_shardings", "sharded", "options", "static_nums", "static_names",
-                 "donate_nums", "donate_names", "plain", "plans", "donates", "entries", "fast", "epoch", "composite",
-                 "__dict__", "__weakref__")
+                 "donate_nums", "donate_names", "keep_unused", "plain", "plans", "donates", "entries", "fast", "epoch",
+                 "composite", "__dict__", "__weakref__")
 
     def __init__(self, fun: Callable, static_argnums=(), static_argnames=(), donate_argnums=(), donate_argnames=(),
                  inline: bool = False, keep_unused: bool = False, in_shardings=None, out_shardings=None,
