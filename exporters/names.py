@@ -2,9 +2,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from aot.errors import AotError
 
 from . import stablehlo
+
+
+def one_each(kind: str, wanted: Sequence[str], count: int) -> list[str]:
+    """The names of `count` inputs or outputs.  Raises AotError where there are more or fewer of them."""
+    if len(wanted) == count:
+        return [*wanted]
+    hint = "jit leaves out arguments that no result needs: keep_unused=True keeps them" if kind == "input" else None
+    raise AotError(f"{len(wanted)} {kind} names for {count} {kind}s of the program", hint=hint)
 
 
 class Names:

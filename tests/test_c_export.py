@@ -364,7 +364,8 @@ def test_state_and_views(f, tmp_path, capfd):
 def test_names_types_and_the_header(tmp_path):
     """The header is C and C++; names of the program are names of C."""
     x = {"float": np.ones(2, F), "b-c": np.ones((), bool), "2": np.ones(3, np.complex64)}
-    text = aot.jit(lambda x, double: (x["2"] * 2, x["float"], double)).lower(x, np.ones(2, np.float16)).as_text()
+    f = aot.jit(lambda x, double: (x["2"] * 2, x["float"], double), keep_unused=True)
+    text = f.lower(x, np.ones(2, np.float16)).as_text()
     made = c.export(text, input_names=["x['2']", "x['b-c']", "x['float']", "double"], output_names=["", "workspace", "aot_x"],
                     metadata={"function": "1 for all"})
     assert made.inputs == [("x_2",), ("x_b_c",), ("x_float",), ("double_",)] and made.renamed["workspace"] == ("workspace_",)

@@ -10,7 +10,7 @@ import pytest
 
 from aot.cli import main
 from aot.errors import AotError
-from aot.exporters import report_page, source, verify
+from aot.exporters import formats, report_page, source, verify
 from tests.stablehlo_cases import module
 
 onnx = pytest.importorskip("onnx")
@@ -196,3 +196,15 @@ def test_the_page_escapes_names():
     case = {"name": "<b>", "outcome": "failed", "why": "a < b", "outputs": []}
     page = report_page.page({"file": "<f>", "format": "onnx", "function": "g", "ok": False, "cases": [case]})
     assert "<b>" not in page and "&lt;b&gt;" in page and "a &lt; b" in page and "NOT RIGHT" in page
+
+
+@pytest.mark.parametrize("format", ["onnx", "tflite", "c"])
+def test_as_many_names_as_arguments(format):
+    import aot
+    export = formats.FORMATS[format].load().export
+    def text(**options): return aot.jit(lambda x, y: x * 2, **options).lower(np.ones(2, "f"), np.ones(2, "f")).as_text()
+    with pytest.raises(AotError, match="2 input names for 1 inputs of the program\nhint: jit leaves out .*keep_unused"):
+        export(text(), input_names=["x", "y"])
+    with pytest.raises(AotError, match="2 output names for 1 outputs of the program"):
+        export(text(), output_names=["x", "y"])
+    assert export(text(keep_unused=True), input_names=["x", "y"])

@@ -13,6 +13,7 @@ import numpy as np
 
 from aot.errors import AotError
 from aot.exporters import stablehlo
+from aot.exporters.names import one_each
 from aot.exporters.report import Report
 from aot.files import replacing
 
@@ -101,7 +102,7 @@ def export(source: Any, *, input_names: Sequence[str] | None = None, output_name
 
 def _named(used: set[str], kind: str, wanted: Sequence[str], types: Sequence[stablehlo.Type]) -> list[tuple[str, str]]:
     """(name in the program, name in C) of each input or output."""
-    return [(w, identifier(w, f"{kind}_{i}", used)) for i, (w, _) in enumerate(zip(wanted, types, strict=True))]
+    return [(w, identifier(w, f"{kind}_{i}", used)) for i, w in enumerate(one_each(kind, wanted, len(types)))]
 
 
 def _check_types(program: stablehlo.Program) -> None:

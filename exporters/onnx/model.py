@@ -11,7 +11,7 @@ import numpy as np
 from aot import __version__
 from aot.errors import AotError
 from aot.exporters import stablehlo
-from aot.exporters.names import Names
+from aot.exporters.names import Names, one_each
 from aot.exporters.report import Report
 
 from .composites import COMPOSITES, rules
@@ -90,16 +90,16 @@ def export(source: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str
     c = Lowering(g, report)
     c.partitions = program.partitions
     arguments, names = program.body.args, Names(op.attrs["name"] for op in program.body.ops if "name" in op.attrs)
-    wanted = [*(input_names or program.argument_names)]
-    inputs = [names(w, f"input_{i}", v.type) for i, (w, v) in enumerate(zip(wanted, arguments, strict=True))]
+    wanted = one_each("input", input_names or program.argument_names, len(arguments))
+    inputs = [names(w, f"input_{i}", v.type) for i, (w, v) in enumerate(zip(wanted, arguments))]
     c.env.update(zip(arguments, (c.given(v.type, n) for v, n in zip(arguments, inputs))))
     _check_types(g, report, "argument", arguments)
     _check_types(g, report, "result", program.body.outputs)
     report.raise_if_any()
     found = c.inline(program.body, [c.env[v] for v in program.body.args])
     report.raise_if_any()
-    results = [*(output_names or program.result_names)]
-    outputs = [names(w, f"output_{i}", v.type) for i, (w, v) in enumerate(zip(results, program.body.outputs, strict=True))]
+    results = one_each("output", output_names or program.result_names, len(program.body.outputs))
+    outputs = [names(w, f"output_{i}", v.type) for i, (w, v) in enumerate(zip(results, program.body.outputs))]
     model = _model(g, program, [t for v in arguments for t in flat([c.env[v]])], _named(g, found, outputs), metadata or {})
     return Exported(model, inputs, outputs, [v.type for v in arguments], program.output_types,
                     {w: n for w, n in zip([*wanted, *results], [*inputs, *outputs]) if w and n != (w,)}, list(g.notes),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aot.exporters import stablehlo
-from aot.exporters.names import Names
+from aot.exporters.names import Names, one_each
 from aot.exporters.report import Report
 from aot.files import replacing
 
@@ -91,7 +91,7 @@ def export(source: Any, *, runtime: str = "current", input_names: Sequence[str] 
 
 def _named(names: Names, kind: str, wanted: Sequence[str], types: Sequence[stablehlo.Type]) -> list[Named]:
     """(name in the program, names in the model) of each input or output."""
-    return [(w, names(w, f"{kind}_{i}", t)) for i, (w, t) in enumerate(zip(wanted, types, strict=True))]
+    return [(w, names(w, f"{kind}_{i}", t)) for i, (w, t) in enumerate(zip(one_each(kind, wanted, len(types)), types))]
 
 
 def _lower(program: stablehlo.Program, graph: Math, inputs: Sequence[Named], outputs: Sequence[str]) -> None:
