@@ -75,8 +75,9 @@ def rng_bit_generator(key, shape, dtype=np.uint32, algorithm: RandomAlgorithm = 
     dtype = np.dtype(dtype) if np.dtype(dtype).itemsize < 8 else dtypes.check_user_dtype_supported(dtype, "rng")
     if dtype not in dtypes.UNSIGNED:
         raise TypeError(f"rng_bit_generator makes unsigned integers of 8, 16, 32 or 64 bits, not {dtype.name}")
-    return bind(rng_bit_generator_p, key, shape=sh.canonical_shape(shape), dtype=dtype,
-                algorithm=RandomAlgorithm(algorithm), out_sharding=out_sharding)
+    state, bits = bind(rng_bit_generator_p, key, shape=sh.canonical_shape(shape), dtype=dtype,
+                       algorithm=RandomAlgorithm(algorithm), out_sharding=None)
+    return [state, sh.placed(bits, out_sharding)]
 
 
 class RngUniform(NonDifferentiable):
