@@ -40,8 +40,9 @@ def serialize(compiled: Compiled) -> tuple[bytes, PyTreeDef, PyTreeDef]:
     given = range(len(stage.in_avals)) if stage.kept is None else stage.kept
     arguments = _entries("args", stage.in_avals)
     about = {"fun_name": stage.fun_name, "devices": [d.id for d in devices], "donated": list(stage.donated),
-             "weak": [[i for i, a in enumerate(avals) if a.weak_type] for avals in (stage.in_avals, stage.out_avals)],
-             "unused": {str(i): a for i, a in enumerate(arguments) if i not in given}}
+             "weak": [[i for i, a in enumerate(avals) if a.weak_type] for avals in (stage.in_avals, stage.out_avals)]}
+    if unused := {str(i): a for i, a in enumerate(arguments) if i not in given}:
+        about["unused"] = unused
     inputs = [arguments[i] for i in given]
     record = artifact.Function(
         "call", [{"name": x["name"], "tree": "*"} for x in inputs], inputs,
@@ -77,7 +78,7 @@ def deserialize_and_load(serialized: bytes, in_tree: PyTreeDef, out_tree: PyTree
     try:
         record = read.manifest["functions"]["call"]
         about, executable = record["source"]["serialized"], record["executables"][0]
-        unused, used = {int(i): x for i, x in about["unused"].items()}, iter(record["inputs"])
+        unused, used = {int(i): x for i, x in about.get("unused", {}).items()}, iter(record["inputs"])
         arguments = [unused[i] if i in unused else next(used) for i in range(len(unused) + len(record["inputs"]))]
         avals = [[aval_of(x, i in weak) for i, x in enumerate(side)]
                  for side, weak in zip((arguments, record["outputs"]), about["weak"])]
