@@ -97,10 +97,6 @@ def defreducer(prim: Primitive) -> None:
     primitive_batchers[prim] = rule
 
 
-__all__ = ["axis_primitive_batchers", "bdim_at_front", "broadcast", "defbroadcasting", "defreducer", "defvectorized",
-           "fancy_primitive_batchers", "moveaxis", "not_mapped", "primitive_batchers"]
-
-
 class _Along:
     """A leaf, and the axis that it is mapped along."""
 
@@ -134,3 +130,7 @@ def register_vmappable(data_type: type, spec_type: type, axis_size_type: type, t
                 [x.axis if type(x) is _Along else None for x in leaves])
     register_mapped(data_type, lambda x, axis: divided(along(x, axis)),
                     exit=lambda x, axis, size: divided(back(size, x, axis)))
+
+
+__all__ = ["axis_primitive_batchers", "bdim_at_front", "broadcast", "defbroadcasting", "defreducer", "defvectorized",
+           "fancy_primitive_batchers", "moveaxis", "not_mapped", "primitive_batchers", "register_vmappable"]
