@@ -69,16 +69,17 @@ def _applied(rule: Callable, ctx: LoweringRuleContext, params: dict) -> Callable
     def fun(*args: Any) -> list:
         if type(rule) is Lowered:
             return rule(ctx, *args, **params)
+        cause = None
         try:
             outs = list(rule(ctx, *args, **params))
             if all(isinstance(x, Tracer | Array) for x in outs):
                 return outs
             reason = f"its results are {[type(x).__name__ for x in outs]}"
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
+            cause, reason = error, f"{type(error).__name__}: {error}"
         raise NotImplementedError(f"the lowering of `{ctx.primitive.name}` builds operations of MLIR itself: not supported "
                                   f"({reason}). hint: write it as a function of other operations (mlir.lower_fun), or call "
-                                  "native code by ffi.ffi_call")
+                                  "native code by ffi.ffi_call") from cause
     return fun
 
 
