@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from aot.project import unseen
@@ -212,10 +213,10 @@ def merge(a: dict[str, dict], b: dict[str, dict]) -> dict[str, dict]:
 def changes(root: str, output: str, reads: dict[str, dict]) -> str | None:
     """Why what was read is not what it was, or None."""
     variables, folders = reads["variables"], names_in(root, output, reads["folders"])
-    return next((why for why in (
-        *(f"the variable {k} changed" for k, v in variables.items() if v != variable(k)),
-        *(f"what is in {p} changed" for p, v in reads["folders"].items() if v != folders[p]),
-        *(changed(root, path, known) for path, known in reads["files"].items())) if why), None)
+    return next(filter(None, chain(
+        (f"the variable {k} changed" for k, v in variables.items() if v != variable(k)),
+        (f"what is in {p} changed" for p, v in reads["folders"].items() if v != folders[p]),
+        (changed(root, path, known) for path, known in reads["files"].items()))), None)
 
 
 def changed(root: str, path: str, known: list) -> str | None:
@@ -265,12 +266,17 @@ def compiler_state() -> str:
     """Changes whenever a file of this package does: for people who work on it, and reinstallations."""
     from hashlib import sha256
     h, here = sha256(), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for path in _files_below(here):
+        s = os.stat(path)
+        h.update(f"{path[len(here):]} {s.st_size} {s.st_mtime_ns}\n".encode())
+    return h.hexdigest()[:16]
+
+
+def _files_below(here: str) -> Iterator[str]:
+    """Every file, in a fixed order, but byte code."""
     for folder, folders, files in os.walk(here):
         folders[:] = sorted(f for f in folders if f != "__pycache__")
-        for name in sorted(files):
-            s = os.stat(os.path.join(folder, name))
-            h.update(f"{folder[len(here):]}/{name} {s.st_size} {s.st_mtime_ns}\n".encode())
-    return h.hexdigest()[:16]
+        yield from (os.path.join(folder, name) for name in sorted(files))
 
 
 @cache
@@ -282,11 +288,8 @@ def compiler_contents() -> str:
     for package in ("aot", "aot.cli", "aot.exporters"):
         spec = find_spec(package)
         for here in (spec and spec.submodule_search_locations) or ():
-            for folder, folders, files in os.walk(here):
-                folders[:] = sorted(f for f in folders if f != "__pycache__")
-                for name in sorted(files):
-                    path = os.path.join(folder, name)
-                    h.update(f"{package} {path[len(here):]} {digest(path)}\n".encode())
+            for path in _files_below(here):
+                h.update(f"{package} {path[len(here):]} {digest(path)}\n".encode())
     return h.hexdigest()[:16]
 
 

@@ -133,9 +133,10 @@ class Builder:
         for i, module in enumerate(self.manifest.project.get("modules", [])):
             name = f"modules/{module}"
             wanted = {"module": module, "as_jax": self.manifest.project.get("as_jax", False), **self.identity}
-            if not self.options.force and self.state.stale(name, wanted) and (known := self.results.find(name, wanted)):
+            stale = self.options.force or self.state.stale(name, wanted)
+            if stale and (known := self.results.find(name, wanted)):
                 self.state.record(name, wanted, known["reads"], [], known["result"])
-            elif self.options.force or self.state.stale(name, wanted):
+            elif stale:
                 self.pool.submit({**self._task(), "do": "discover", "module": module}, log=self._log(f"module{i}"),
                                  timeout=self.options.timeout)
                 _, reply, _ = self.pool.next() or (None, {}, 0)
