@@ -71,7 +71,7 @@ def test_force_makes_it_again(copy, events):
 
 
 def test_other_tools_and_other_hosts(copy, events, monkeypatch):
-    for module, name, other in ((aot_runtime, "_cpu_features", ["avx2"]), (dependencies, "compiler_contents", "another version")):
+    for module, name, other in ((aot_runtime, "host_info", {**aot_runtime.host_info(), "cpu_features": ["avx2"]}), (dependencies, "compiler_contents", "another version")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, lambda other=other: other)
             clean()

@@ -72,10 +72,10 @@ class Results:
     # ---- entries ----
     def _fields(self, name: str, wanted: dict) -> dict:
         """The name and everything that is asked for, as any machine says it."""
-        from aot_runtime import _cpu_features
-        described = {k: v for k, v in wanted.items() if k != "compiler"}
+        from aot_runtime import host_info
+        host, described = host_info(), {k: v for k, v in wanted.items() if k != "compiler"}
         return {"kind": "build", "name": name, **described, "contents": dependencies.compiler_contents(),
-                "host": [os.uname().machine, _cpu_features()]}
+                "host": [host["machine"], host["cpu_features"]]}
 
     def _record(self, name: str, wanted: dict) -> list[dict]:
         found = self.store.get(key(self._fields(name, wanted))) if self.store else None
