@@ -66,7 +66,8 @@ class SymbolicScope:
                         values.append(n)
                         break
                 else:
-                    raise ValueError(f"no size {name!r} up to 4096 satisfies the constraints of its scope")
+                    raise ValueError(f"no size {name!r} up to 4096 satisfies the constraints of its scope. "
+                                     "hint: they contradict each other, or are only true of larger sizes")
             self.variables[name] = SymbolicDim(self, tuple(values), name, {name: 1})
         return self.variables[name]
 

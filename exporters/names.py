@@ -13,7 +13,8 @@ def one_each(kind: str, wanted: Sequence[str], count: int) -> list[str]:
     """The names of `count` inputs or outputs.  Raises AotError where there are more or fewer of them."""
     if len(wanted) == count:
         return [*wanted]
-    hint = "jit leaves out arguments that no result needs: keep_unused=True keeps them" if kind == "input" else None
+    hint = ("jit leaves out arguments that no result needs: keep_unused=True keeps them" if kind == "input" else
+            "give one for each array of the result, in flat order")
     raise AotError(f"{len(wanted)} {kind} names for {count} {kind}s of the program", hint=hint)
 
 

@@ -135,7 +135,7 @@ def _from_object(x: Any) -> np.ndarray:
         out = np.asarray(x)  # ranges and other sequences; subclasses of numbers such as IntEnum
     if out.dtype.kind in "OSUMm":
         raise TypeError(f"Value {reprlib.repr(x)} is no number and no array of numbers. "
-                        f"Unexpected input type for array: {type(x)}")
+                        f"Unexpected input type for array: {type(x)}. hint: keep other objects outside of arrays")
     return out
 
 
