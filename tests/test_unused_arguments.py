@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import re
 
-import jax
 import numpy as np
 import pytest
 
@@ -11,6 +10,8 @@ import aot
 import aot.numpy as jnp
 from aot import export, lax
 from aot.experimental import serialize_executable
+
+jax = pytest.importorskip("jax")
 
 W = np.arange(6000, dtype=np.float32)      # hoisted: a parameter of the program that is no argument
 
