@@ -269,6 +269,7 @@ def _record(program: Program, lowered: Any) -> tuple[artifact.Function, dict[str
     parameters: list[int | str] = [f"const{i}" for i in range(len(lowered.consts))]
     weights = {f"const{i}": np.asarray(c) for i, c in enumerate(lowered.consts)}
     arguments, inputs, unused = [], [], []
+    kept = {*pick(range(len(lowered.in_avals)), lowered.kept)}
     ins, outs = program.shardings or ([None] * len(lowered.in_avals), [None] * len(lowered.out_avals))
     leaves = zip(itertools.count(), lowered.in_avals, lowered.donated, ins)
     for a in program.bound:
@@ -276,7 +277,7 @@ def _record(program: Program, lowered: Any) -> tuple[artifact.Function, dict[str
             position, aval, given_up, sharding = next(leaves)
             if a.weights:
                 name = (a.name + path).replace("']['", ".").replace("['", ".").replace("']", "")
-                if lowered.kept is not None and position not in lowered.kept:
+                if position not in kept:
                     unused.append(name)
                     continue
                 weights[name] = np.asarray(_plain(leaf), aval.physical.dtype)

@@ -11,7 +11,7 @@ from aot.config import config
 from aot.dtypes import float0
 from aot.ops.shape import full
 from aot.source import is_ours, scope, shared_body
-from aot.trace import ShapedArray, ShapeDtypeStruct, StageTrace, check_leak, lean, state, tracing, typeof
+from aot.trace import ShapedArray, ShapeDtypeStruct, StageTrace, check_leak, lean, pick, state, tracing, typeof
 from aot.trace.refs import refuse_ref
 from aot.tree_util import default_registry, keystr, register_pytree_node, tree_flatten_with_path
 
@@ -86,9 +86,9 @@ def without_float0(leaves, tree):
 
 def without_structs(entry: Entry, leaves: Sequence, describe: Callable[[Any], str]) -> list:
     """The arguments, with zeros for the ShapeDtypeStructs: nothing may need their values."""
-    kept, first = lean(entry.jaxpr)[1], len(entry.captured)
+    used, first = {*pick(range(len(entry.jaxpr.invars)), lean(entry.jaxpr)[1])}, len(entry.captured)
     for i, x in enumerate(leaves, first):
-        if type(x) is ShapeDtypeStruct and (kept is None or i in kept):
+        if type(x) is ShapeDtypeStruct and i in used:
             raise TypeError(f"{describe(x)} is a ShapeDtypeStruct, which has no value, and function {entry.name} uses it. "
                             "hint: pass an array, or trace with eval_shape or .lower()")
     return [full(x.shape, 0, x.dtype) if type(x) is ShapeDtypeStruct else x for x in leaves]

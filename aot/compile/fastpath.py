@@ -74,7 +74,8 @@ def make(name: str, program_for: Callable[[tuple], Any]) -> Callable:
         program, buffers, kept = program_for(args)
         outs = tuple(program.run_buffers(buffers))
         n, weights = len(buffers) + len(program.weights), program.weights
-        passed = [True] * len(weights) + [kept is None or i in kept for i in range(len(args))]
+        taken = set(range(len(args)) if kept is None else kept)
+        passed = [True] * len(weights) + [i in taken for i in range(len(args))]
         ins, results = program.layouts or ([sharding] * n, [sharding] * len(outs))
         call = Call(program.executable, _out_tree(len(outs)), ins, results, program.storage, [True] * len(outs), passed,
                     [None] * n, weights)

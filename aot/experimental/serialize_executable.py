@@ -37,7 +37,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, PyTreeDef, PyTreeDef]:
                          "callbacks from it")
     devices = [xla.default_device()] if stage.mesh is None else list(stage.mesh.device_tuple)
     weights = {f"const{i}": np.asarray(w) for i, w in enumerate(stage.consts)}
-    given = range(len(stage.in_avals)) if stage.kept is None else stage.kept
+    given = dict.fromkeys(pick(range(len(stage.in_avals)), stage.kept))
     arguments = _entries("args", stage.in_avals)
     about = {"fun_name": stage.fun_name, "devices": [d.id for d in devices], "donated": list(stage.donated),
              "weak": [[i for i, a in enumerate(avals) if a.weak_type] for avals in (stage.in_avals, stage.out_avals)]}
